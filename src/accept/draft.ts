@@ -127,8 +127,8 @@ export function toIdempotency(
 	key: string,
 	{from, to, templateId, data = {}, ...others}: Fingerprinted,
 ): Idempotency {
-	const given = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
-	return keyed(vault, key, toDigest([from, to, templateId, data]), toDigest(Object.fromEntries(given)));
+	const definedEntries = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
+	return keyed(vault, key, toDigest([from, to, templateId, data]), toDigest(Object.fromEntries(definedEntries)));
 }
 
 /** Returns the fingerprint of a send that repeats a message. No other send has the same one. */
@@ -207,8 +207,8 @@ export async function resolveKeys(
 			'Two sends in one group have the same Idempotency-Key. The second one must wait for the first.',
 		);
 	}
-	const taken = uses.length > 0 ? await takeKeys(trx, uses, expiredBefore) : new Set();
-	const others = keyed.filter(({name}) => !taken.has(keyNameText(name)));
+	const claimedKeys = uses.length > 0 ? await takeKeys(trx, uses, expiredBefore) : new Set();
+	const others = keyed.filter(({name}) => !claimedKeys.has(keyNameText(name)));
 	if (others.length === 0) {
 		return judged;
 	}

@@ -28,14 +28,14 @@ import {
 } from './draft.ts';
 import {withoutSensitive} from './sensitive.ts';
 
-type Found<Row> = Row | undefined | Promise<Row | undefined>;
+type LookupResult<Row> = Row | undefined | Promise<Row | undefined>;
 
 /** Caches what sends refer to until the store's change generation grows, so that checks do not become queries. */
 type Catalog = {
-	readonly workspace: (id: string) => Found<Workspace>;
-	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
-	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;
-	readonly topic: (workspaceId: string, code: string) => Found<TopicRow>;
+	readonly workspace: (id: string) => LookupResult<Workspace>;
+	readonly sender: (workspaceId: string, addressKey: string) => LookupResult<SenderRow>;
+	readonly template: (workspaceId: string, id: string) => LookupResult<TemplateRow>;
+	readonly topic: (workspaceId: string, code: string) => LookupResult<TopicRow>;
 	/** Call this when the generation has grown. */
 	readonly clear: () => void;
 };
@@ -134,9 +134,9 @@ export function createAccept(options: AcceptOptions): Accept {
 		if (!writer.isOrdered) {
 			options.onWriting(toQueues(drafts));
 		}
-		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
-		if (taken[0]) {
-			options.onAccepted(taken[0].send.mode, taken.length, toQueues(taken));
+		const accepted = drafts.filter((_, index) => isTaken(results[index] as Accepted));
+		if (accepted[0]) {
+			options.onAccepted(accepted[0].send.mode, accepted.length, toQueues(accepted));
 		}
 		return results;
 	}
@@ -219,8 +219,8 @@ async function draft(
 	const {send: tagged, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
 	const priority = readExtras(send.extras).priority ?? topic?.priority ?? template.priority ?? 'normal';
 	const versionId = template.version_id;
-	const kept = withoutHidden(tagged, template, vault);
-	return {ok: true, draft: {...kept, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
+	const redacted = withoutHidden(tagged, template, vault);
+	return {ok: true, draft: {...redacted, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
 }
 
 /** Gives a send without a topic the first default topic that exists. Removing a topic therefore loses no mail. */
@@ -250,12 +250,12 @@ function withoutHidden(
 	vault: Pick<Vault, 'seal'>,
 ): Pick<Draft, 'send' | 'sealed'> {
 	const {data, workspaceId} = send;
-	const kept = sensitive === null || data === null ? null : withoutSensitive(data, JSON.parse(sensitive));
-	if (kept === null || data === null) {
+	const redactedData = sensitive === null || data === null ? null : withoutSensitive(data, JSON.parse(sensitive));
+	if (redactedData === null || data === null) {
 		return {send, sealed: null};
 	}
 	const extras = extrasJson({...readExtras(send.extras), hidden: true});
-	return {send: {...send, data: kept, extras}, sealed: vault.seal(workspaceId, data)};
+	return {send: {...send, data: redactedData, extras}, sealed: vault.seal(workspaceId, data)};
 }
 
 /** A deleted workspace cannot send either. */
@@ -297,7 +297,7 @@ export async function readResend(
 }
 
 function toAddress(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: true});
+	const parsed = parseAddress(text, {allowsUtf8Local: true});
 	if (!parsed.ok) {
 		throw new Error('An accepted address cannot be parsed.');
 	}

@@ -220,7 +220,7 @@ function toLessons(entries: readonly Entry[], {addressees, newId}: Making): Para
 			locale: send.locale,
 			timezone: send.timezone,
 			// Test sends teach a contact nothing, and a repeated send may be outdated.
-			learns: send.mode === 'live' && send.resentFrom === null,
+			shouldLearn: send.mode === 'live' && send.resentFrom === null,
 		});
 	}
 	return lessons;

@@ -38,8 +38,8 @@ export const firstUser = 'admin@localhost';
 
 type FirstStartOptions = {
 	/** Whether mail is captured, so that a sender of a reserved domain is sufficient. */
-	readonly captures: boolean;
-	readonly dashboard: boolean;
+	readonly isCapturing: boolean;
+	readonly hasDashboard: boolean;
 	/**
 	 * Whether no other process can be bootstrapping the same store, because the caller holds the lock of SQLite's data
 	 * folder.
@@ -68,9 +68,9 @@ export async function bootstrap(
 	if (await hasWorkspace(store.reader)) {
 		return await resumeBootstrap(store, tools, vault, options);
 	}
-	const {captures, dashboard} = options;
-	const [keys, template] = await Promise.all([captures ? generateSigningKeys() : null, readSample()]);
-	const address = parseAddress(sampleSender, {utf8Local: false});
+	const {isCapturing, hasDashboard} = options;
+	const [keys, template] = await Promise.all([isCapturing ? generateSigningKeys() : null, readSample()]);
+	const address = parseAddress(sampleSender, {allowsUtf8Local: false});
 	if (!address.ok) {
 		throw new Error(`${sampleSender} is not a valid address.`);
 	}
@@ -95,9 +95,9 @@ export async function bootstrap(
 		await insertFirstStart(trx, {workspace_id: workspaceId, begun_at: storeTime(tools.clock.now())});
 		return {
 			workspaceId,
-			sender: captures ? sampleSender : null,
+			sender: isCapturing ? sampleSender : null,
 			templateId: saved.id,
-			...(await createFirstAccess(trx, tools, vault, {workspaceId, dashboard})),
+			...(await createFirstAccess(trx, tools, vault, {workspaceId, hasDashboard})),
 		};
 	});
 }
@@ -111,7 +111,7 @@ async function resumeBootstrap(
 	store: Store,
 	tools: ActTools,
 	vault: Vault,
-	{dashboard, isAlone, hasKeysFile}: FirstStartOptions,
+	{hasDashboard, isAlone, hasKeysFile}: FirstStartOptions,
 ): Promise<Bootstrapped | null> {
 	const broken = await findFirstStart(store.reader);
 	const now = tools.clock.now();
@@ -137,7 +137,7 @@ async function resumeBootstrap(
 			workspaceId,
 			sender: (await findSender(trx, workspaceId, sampleSender)) ? sampleSender : null,
 			templateId: template.id,
-			...(await createFirstAccess(trx, tools, vault, {workspaceId, dashboard})),
+			...(await createFirstAccess(trx, tools, vault, {workspaceId, hasDashboard})),
 		};
 	});
 }
@@ -147,7 +147,7 @@ async function createFirstAccess(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	vault: Vault,
-	{workspaceId, dashboard}: {readonly workspaceId: string; readonly dashboard: boolean},
+	{workspaceId, hasDashboard}: {readonly workspaceId: string; readonly hasDashboard: boolean},
 ): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
 	const create = async (mode: Mode) => {
 		const context = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
@@ -161,7 +161,7 @@ async function createFirstAccess(
 	return {
 		liveKey: await create('live'),
 		testKey: await create('test'),
-		logInToken: dashboard ? ((await link())?.token ?? null) : null,
+		logInToken: hasDashboard ? ((await link())?.token ?? null) : null,
 	};
 }
 
@@ -173,7 +173,7 @@ export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
 	/** The command that runs the CLI from here, see `commandName`. */
 	readonly command: string;
 	/** Whether this is written to a file instead of a terminal. */
-	readonly inFile: boolean;
+	readonly isFile: boolean;
 };
 
 /**
@@ -181,7 +181,7 @@ export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
  * pasted unchanged. Each of its lines consists of whole shell words, so a partial selection never ends in a string.
  */
 export function welcome(input: WelcomeInput): string[] {
-	const {sender, liveKey, testKey, command, inFile, link} = input;
+	const {sender, liveKey, testKey, command, isFile, link} = input;
 	return [
 		...(link === null ? [] : logIn(link, command)),
 		...(sender === null
@@ -194,7 +194,7 @@ export function welcome(input: WelcomeInput): string[] {
 		`  live  ${liveKey}`,
 		`  test  ${testKey}`,
 		'',
-		inFile
+		isFile
 			? 'Store them elsewhere and delete this file. To create another key:'
 			: 'They are shown only once. To create another key:',
 		'',

@@ -35,10 +35,10 @@ export async function* readPages<Row>(
 	scan: Scan<Row>,
 	{
 		after = null,
-		most = Number.POSITIVE_INFINITY,
-	}: {readonly after?: string | null; readonly most?: number | undefined} = {},
+		max = Number.POSITIVE_INFINITY,
+	}: {readonly after?: string | null; readonly max?: number | undefined} = {},
 ): AsyncGenerator<readonly Row[]> {
-	let left = most;
+	let left = max;
 	for (let from: string | null | undefined = after; from !== undefined && left > 0; ) {
 		const {rows, next}: Awaited<ReturnType<Scan<Row>>> = await scan({
 			after: from,
@@ -101,13 +101,13 @@ export function auditView({workspaceId, id, at, actor, from, action, target, det
 export function auditPages(
 	reader: Knex,
 	filter: Pick<Parameters<typeof listAudit>[1], 'workspaceId' | 'since'>,
-	most?: number,
+	max?: number,
 ) {
 	return readPages(
 		async ({after, limit}) => {
 			const rows = await listAudit(reader, {...filter, after, limit});
 			return {rows, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null)};
 		},
-		{most},
+		{max},
 	);
 }

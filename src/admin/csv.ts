@@ -1,7 +1,7 @@
 /** A record of a CSV file, or an invalid line. Lines count from 1, as in an editor. */
 export type CsvRecord =
 	| {readonly line: number; readonly cells: readonly string[]}
-	| {readonly line: number; readonly fault: string; readonly text: string};
+	| {readonly line: number; readonly problem: string; readonly text: string};
 
 type Line = {readonly number: number; readonly text: string};
 
@@ -29,7 +29,7 @@ export class CsvReader {
 	#held = '';
 	#number = 0;
 	/** Whether the current line is too long and has been reported. */
-	#skipping = false;
+	#isSkipping = false;
 	#delimiter = '';
 	/** Whether the delimiter is final for the rest of the file. */
 	#isFixed = false;
@@ -55,9 +55,9 @@ export class CsvReader {
 			this.#rest = line;
 		}
 		if (this.#rest.length > maxLineLength) {
-			if (!this.#skipping) {
+			if (!this.#isSkipping) {
 				this.#refuseLong({number: this.#number + 1, text: this.#rest}, records);
-				this.#skipping = true;
+				this.#isSkipping = true;
 			}
 			this.#rest = '';
 		}
@@ -77,13 +77,13 @@ export class CsvReader {
 	#takeLine(text: string, records: CsvRecord[]): void {
 		this.#number++;
 		const line = {number: this.#number, text};
-		if (this.#skipping) {
-			this.#skipping = false;
+		if (this.#isSkipping) {
+			this.#isSkipping = false;
 		} else if (text.length > maxLineLength) {
 			this.#refuseLong(line, records);
 		} else if (this.#open.length > 0) {
 			this.#goOn(line, records);
-		} else if (this.#begins(line, records)) {
+		} else if (this.#opensRecord(line, records)) {
 			this.#open = [line];
 			this.#size = text.length;
 		}
@@ -91,11 +91,15 @@ export class CsvReader {
 
 	#refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
 		this.#giveUp(records, () => true);
-		records.push({line, fault: `it is longer than ${maxLineLength} characters`, text: text.slice(0, shownOfLong)});
+		records.push({
+			line,
+			problem: `it is longer than ${maxLineLength} characters`,
+			text: text.slice(0, shownOfLong),
+		});
 	}
 
 	/** Returns `true` if the line starts a record that continues on the next line. Otherwise the line is processed. */
-	#begins({number: line, text}: Line, records: CsvRecord[]): boolean {
+	#opensRecord({number: line, text}: Line, records: CsvRecord[]): boolean {
 		if (text === '') {
 			return false;
 		}
@@ -111,7 +115,7 @@ export class CsvReader {
 		const cells = parseCells(text, this.#delimiter);
 		this.#isFixed ||= Array.isArray(cells) && this.#beginsTable(cells);
 		if (cells === 'broken') {
-			records.push({line, fault: broken, text});
+			records.push({line, problem: broken, text});
 		} else if (cells !== 'open') {
 			records.push({line, cells});
 		}
@@ -139,13 +143,13 @@ export class CsvReader {
 	 * read as the start of records. Lines within quotes need not be scanned again, because they continue a record in
 	 * the same way wherever its quote was opened.
 	 */
-	#giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
+	#giveUp(records: CsvRecord[], isNone: () => boolean, problem = 'its quote is not closed'): void {
 		while (this.#open.length > 0 && isNone()) {
 			const {number: line, text} = this.#open[0] as Line;
-			records.push({line, fault, text});
+			records.push({line, problem, text});
 			do {
 				this.#size -= (this.#open.shift() as Line).text.length;
-			} while (this.#open.length > 0 && !this.#begins(this.#open[0] as Line, records));
+			} while (this.#open.length > 0 && !this.#opensRecord(this.#open[0] as Line, records));
 		}
 	}
 }
@@ -156,13 +160,13 @@ function delimiterOf(line: string): string {
 	return [',', ';', '\t'].reduce((best, each) => (countOf(each) > countOf(best) ? each : best));
 }
 
-/** @param quoted whether the text begins within quotes */
-function parseCells(text: string, delimiter: string, quoted = false): string[] | 'open' | 'broken' {
+/** @param isQuoted whether the text begins within quotes */
+function parseCells(text: string, delimiter: string, isQuoted = false): string[] | 'open' | 'broken' {
 	if (!text.includes('"')) {
-		return quoted ? 'open' : text.split(delimiter);
+		return isQuoted ? 'open' : text.split(delimiter);
 	}
 	const cells: string[] = [];
-	for (let at = quoted ? -1 : 0; ; at++) {
+	for (let at = isQuoted ? -1 : 0; ; at++) {
 		let end: number;
 		if (at === -1 || text[at] === '"') {
 			const quote = closingQuote(text, at + 1);

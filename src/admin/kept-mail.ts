@@ -1,5 +1,5 @@
-import type {Kept} from '../mail/report.ts';
-import type {Review, TokenFault} from '../outcome/matches.ts';
+import type {RetentionReason} from '../mail/report.ts';
+import type {Review, TokenProblem} from '../outcome/matches.ts';
 import {readMail} from '../report/mime.ts';
 import {findSender, subjectOf} from '../report/sender-mail.ts';
 import type {KeptMail} from '../store/kept-mails.ts';
@@ -14,25 +14,25 @@ export function reviewOf({reading}: KeptMail): Review {
 }
 
 /** Returns the sender and subject of a message to the operator, or `null` for anything else. */
-export function letterOf({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
+export function operatorMail({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
 	const mail = head && readMail(Buffer.from(head));
 	return mail && {from: findSender(mail), subject: subjectOf(mail) || null};
 }
 
-const keptFor: Readonly<Record<Kept, string>> = {
+const keptFor: Readonly<Record<RetentionReason, string>> = {
 	unmatched: 'no token',
 	unread: 'not readable',
 	operator: 'for you',
 };
 /** What was invalid about the token of a report. */
-export const tokenFaults: Readonly<Record<TokenFault, string>> = {
+export const tokenProblems: Readonly<Record<TokenProblem, string>> = {
 	late: 'token too old',
 	gone: 'recipient gone',
 	forged: 'forged token',
 };
 
 /** Returns why the report was retained, in a few words. */
-export function whyOf(mail: KeptMail): string {
+export function retentionReason(mail: KeptMail): string {
 	const [token] = reviewOf(mail).tried;
-	return mail.fault ?? (mail.kept === 'unmatched' && token ? tokenFaults[token.fault] : keptFor[mail.kept]);
+	return mail.fault ?? (mail.kept === 'unmatched' && token ? tokenProblems[token.fault] : keptFor[mail.kept]);
 }

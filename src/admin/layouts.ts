@@ -113,7 +113,7 @@ export async function planChange(
 	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(one => [keyOf(one), one]));
 	const changed = layouts.filter(one => !isSame(one, stored.get(keyOf(one))));
 	const uses = new Map([...usesOf(before), ...layouts.map(one => [keyOf(one), partialsIn(textsOf(one))] as const)]);
-	const unfit = changed.flatMap(one => formFault(one) ?? []);
+	const unfit = changed.flatMap(one => formProblem(one) ?? []);
 	if (unfit.length > 0) {
 		return {ok: false, problems: unfit};
 	}
@@ -186,7 +186,7 @@ const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
 	JSON.stringify(Object.entries(files).sort()) === JSON.stringify(Object.entries(other?.files ?? {}).sort());
 
 /** Returns the problem with the name or files of a layout or partial, or `null`. */
-function formFault(layout: Layout): string | null {
+function formProblem(layout: Layout): string | null {
 	const {name, files} = layout;
 	if (!layoutName.test(name)) {
 		return `${fileOf(layout, '')}: a name has 1 to 64 letters, digits, hyphens and underscores`;
@@ -208,9 +208,9 @@ const placeText = (file: string, {line, column, message}: Pick<Violation, 'line'
 
 async function compileTemplates(sources: readonly Source[], changed: readonly Layout[], layouts: Layouts) {
 	const all = sources.flatMap(({variants}) => variants);
-	const {faults, results} =
+	const {problems: faults, results} =
 		all.length + changed.length === 0
-			? {faults: [], results: []}
+			? {problems: [], results: []}
 			: await compileIn(all, changed, layouts, defaultCompileTime + 500 * all.length);
 	const unfit = changed.flatMap((one, index) =>
 		(faults[index] ?? []).map(({file = fileOf(one, ''), ...place}) => placeText(file, place)),
@@ -227,8 +227,8 @@ async function compileTemplates(sources: readonly Source[], changed: readonly La
 			return result?.ok ? [storedVariant(variant, result)] : [];
 		});
 		if (isTooLargeVersion(stored)) {
-			const most = `has more than ${largestVersion} characters in all languages, including the compiled output`;
-			problems.push(`${name}: ${most}: shorten or remove a language`);
+			const tooLong = `has more than ${largestVersion} characters in all languages, including the compiled output`;
+			problems.push(`${name}: ${tooLong}: shorten or remove a language`);
 		}
 		return {id, name, variants: stored, ...(settings && {settings}), sample, layout};
 	});
@@ -290,8 +290,8 @@ export async function saveChange(
 	const saved: Saved[] = [];
 	for (const {settings, ...template} of templates) {
 		const one = await saveTemplate(trx, tools, {workspaceId, ...template});
-		const set = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, given: settings}));
-		saved.push({...one, changed: one.changed || set?.changed === true});
+		const set = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, settings: settings}));
+		saved.push({...one, changed: one.changed || set?.isChanged === true});
 	}
 	for (const {name, after, ...user} of users) {
 		const version = await addVersion(trx, tools, {workspaceId, after, ...user});

@@ -58,7 +58,7 @@ type StatusQuery = {
 	readonly now: number;
 	readonly workspaceId: string | undefined;
 	/** Whether to include suspended destinations without mail. */
-	readonly idle: boolean;
+	readonly includesIdle: boolean;
 	/** Restricts the result to this destination. */
 	readonly destination?: string;
 };
@@ -66,13 +66,13 @@ type StatusQuery = {
 /** Returns the queue by destination, the longest first. */
 export async function readQueueStatus(
 	reader: Knex,
-	{now, workspaceId, idle, destination}: StatusQuery,
+	{now, workspaceId, includesIdle, destination}: StatusQuery,
 ): Promise<QueueStatus[]> {
 	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
 	const known = new Set(counted.map(({destination}) => destination));
 	// Suspended destinations without mail are included so that operators do not forget them.
-	const others = [...stopped].filter(([name]) => idle && !known.has(name) && name === (destination ?? name));
+	const others = [...stopped].filter(([name]) => includesIdle && !known.has(name) && name === (destination ?? name));
 	return [
 		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
 		...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
@@ -112,17 +112,17 @@ export type QueueChange = {
 	/**
 	 * Whether to skip recipients with an attempt in progress. Otherwise they are changed once the attempt has ended.
 	 */
-	readonly passesOver: boolean;
+	readonly skipsInFlight: boolean;
 	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
 };
 
-export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdRecipients};
-export const release: QueueChange = {done: 'released', passesOver: true, apply: releaseHeld};
-export const flush: QueueChange = {done: 'flushed', passesOver: true, apply: makeDue};
+export const hold: QueueChange = {done: 'held', skipsInFlight: false, apply: holdRecipients};
+export const release: QueueChange = {done: 'released', skipsInFlight: true, apply: releaseHeld};
+export const flush: QueueChange = {done: 'flushed', skipsInFlight: true, apply: makeDue};
 
 const end = (done: string, how: GivenUp): QueueChange => ({
 	done,
-	passesOver: false,
+	skipsInFlight: false,
 	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
 });
 
@@ -156,7 +156,7 @@ export async function changeQueue(
 	detail: Readonly<Record<string, unknown>>,
 ): Promise<QueueChanged> {
 	let {changed, busy} = await takeSteps(options, change, recipients, detail);
-	for (const wait of change.passesOver ? [] : patience) {
+	for (const wait of change.skipsInFlight ? [] : patience) {
 		if (busy.length === 0) {
 			break;
 		}

@@ -42,13 +42,13 @@ export async function readStats(
 ): Promise<Stats> {
 	const [from, to] = [dayStart(now, days - 1), now];
 	const rows = await countStats(reader, {...query, from, to});
-	const ends = {from: storeTime(from), to: storeTime(to), by: query.by};
+	const range = {from: storeTime(from), to: storeTime(to), by: query.by};
 	if (query.by === null) {
-		return {...ends, rows: [{key: 'total', ...toFigures(rows[0])}]};
+		return {...range, rows: [{key: 'total', ...toFigures(rows[0])}]};
 	}
 	const names = await readNames(reader, query, rows);
 	return {
-		...ends,
+		...range,
 		rows: rows.map(row => {
 			const key = row.key ?? '';
 			return names ? {key: names.get(key) ?? key, id: key, ...toFigures(row)} : {key, ...toFigures(row)};

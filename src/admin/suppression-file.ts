@@ -40,12 +40,12 @@ export function readListed(
 	cells: readonly string[],
 	columns: Columns,
 	{reason: given, now}: {readonly reason: SuppressionReason | undefined; readonly now: number},
-): ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string} {
+): ({readonly ok: true} & Listed) | {readonly ok: false; readonly problem: string} {
 	const cell = (index: number | undefined) => (index === undefined ? '' : (cells[index] ?? '').trim());
-	const parsed = parseAddress(cell(columns.address), {utf8Local: true});
+	const parsed = parseAddress(cell(columns.address), {allowsUtf8Local: true});
 	if (!parsed.ok) {
-		const empty = cell(columns.address) === '';
-		return {ok: false, fault: empty ? 'it has no address' : `the address ${parsed.fault}`};
+		const isEmpty = cell(columns.address) === '';
+		return {ok: false, problem: isEmpty ? 'it has no address' : `the address ${parsed.problem}`};
 	}
 
 	const reason = given ?? reasonOfLine(cell, columns, cells);
@@ -56,10 +56,10 @@ export function readListed(
 	const timeText = cell(columns.createdAt);
 	const createdAt = timeText === '' ? null : timeOf(timeText);
 	if (createdAt === undefined) {
-		return {ok: false, fault: `"${shown(timeText)}" is not a time: write it as 2026-11-21T10:15:30Z`};
+		return {ok: false, problem: `"${truncate(timeText)}" is not a time: write it as 2026-11-21T10:15:30Z`};
 	}
 	if (createdAt !== null && (createdAt > now || createdAt < 0)) {
-		return {ok: false, fault: `the time ${timeText} must lie between 1970 and now`};
+		return {ok: false, problem: `the time ${timeText} must lie between 1970 and now`};
 	}
 
 	const source = cell(columns.source);
@@ -67,11 +67,11 @@ export function readListed(
 }
 
 /** Truncates a cell for an error message, since it can be as long as a line. */
-const shown = (text: string) => (text.length > 100 ? `${text.slice(0, 99)}…` : text);
+const truncate = (text: string) => (text.length > 100 ? `${text.slice(0, 99)}…` : text);
 
 type CellOf = (index: number | undefined) => string;
 
-function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]): SuppressionReason | {fault: string} {
+function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]): SuppressionReason | {problem: string} {
 	const text = cell(columns.reason);
 	const known = parseReason(text);
 	if (known === 'manual' && normalizeWord(cell(columns.origin)) === 'recipient') {
@@ -86,26 +86,26 @@ function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]):
 		return 'hard_bounce';
 	}
 	if (reply !== undefined) {
-		return {fault: 'its bounce was temporary, so the address is not suppressed; --reason overrides this'};
+		return {problem: 'its bounce was temporary, so the address is not suppressed; --reason overrides this'};
 	}
 	if (text !== '') {
-		return {fault: `the reason "${shown(text)}" is not known, give one with --reason`};
+		return {problem: `the reason "${truncate(text)}" is not known, give one with --reason`};
 	}
 	const elsewhere = reasonElsewhere(cells);
 	if (elsewhere !== undefined) {
 		return elsewhere;
 	}
-	const doubtful = cells.find((other, at) => at !== columns.address && mentionsComplaints([other]));
-	if (doubtful !== undefined) {
-		return {fault: `"${shown(doubtful)}" may be a complaint, give the reason with --reason`};
+	const complaintCell = cells.find((other, at) => at !== columns.address && mentionsComplaints([other]));
+	if (complaintCell !== undefined) {
+		return {problem: `"${truncate(complaintCell)}" may be a complaint, give the reason with --reason`};
 	}
 	return columns.tags === undefined ? 'manual' : 'unsubscribe';
 }
 
 /** Finds a reason in any other column, such as `type`. A complaint takes precedence. */
 function reasonElsewhere(cells: readonly string[]): SuppressionReason | undefined {
-	const found = cells.map(parseReason);
-	return found.includes('complaint') ? 'complaint' : found.find(reason => reason !== undefined);
+	const reasons = cells.map(parseReason);
+	return reasons.includes('complaint') ? 'complaint' : reasons.find(reason => reason !== undefined);
 }
 
 function isSource(text: string): boolean {
@@ -168,10 +168,10 @@ async function* streamBytes(
 const maxLineLength = 64 * 1024 ** 2;
 
 /** The problem with a file as a whole, and how to fix it, as clauses. */
-type FileFault = {readonly fault: string; readonly fix: string};
+type FileProblem = {readonly problem: string; readonly fix: string};
 
 /** Records of a file with the number of bytes read so far, or a problem. */
-type FilePart = {readonly records: readonly CsvRecord[]; readonly bytes: number} | FileFault;
+type FilePart = {readonly records: readonly CsvRecord[]; readonly bytes: number} | FileProblem;
 
 /** Yields the records of a CSV file as they are read. After a problem nothing else follows. */
 async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
@@ -182,13 +182,13 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 	for await (const chunk of chunks) {
 		// A zero byte in the first chunk means another encoding, or an archive.
 		if (bytes === 0 && chunk.includes(0)) {
-			yield {fault: 'is not UTF-8 text', fix: 'save it as CSV, UTF-8'};
+			yield {problem: 'is not UTF-8 text', fix: 'save it as CSV, UTF-8'};
 			return;
 		}
 		bytes += chunk.length;
 		lineAt = chunk.includes(10) || chunk.includes(13) ? bytes : lineAt;
 		if (bytes - lineAt > maxLineLength) {
-			yield {fault: `contains a line of more than ${maxLineLength} octets`, fix: 'use a CSV file'};
+			yield {problem: `contains a line of more than ${maxLineLength} octets`, fix: 'use a CSV file'};
 			return;
 		}
 		yield {records: reader.push(decoder.decode(chunk, {stream: true})), bytes};
@@ -210,14 +210,14 @@ type ImportOptions = {
 	readonly reason: SuppressionReason | undefined;
 	readonly write: WriteEntries;
 	/** Called with each rejected line. `cells` are as in the file, without the apostrophes of our own exports. */
-	readonly onBad?: (line: number, fault: string, cells: readonly string[]) => Promise<void>;
+	readonly onBad?: (line: number, problem: string, cells: readonly string[]) => Promise<void>;
 };
 
 /** A rejected line, counted from 1. */
-export type LineFault = {readonly line: number; readonly fault: string};
+export type LineProblem = {readonly line: number; readonly fault: string};
 
 /** The number of rejected lines that an import remembers. */
-export const maxFaults = 100;
+export const maxProblems = 100;
 
 // A transaction of this size blocks the writers of a running daemon for about ten milliseconds. With twice as many rows
 // it is not faster per row, and needs 20 MB more.
@@ -234,13 +234,13 @@ export class SuppressionImport {
 	readonly counts: Counts = {read: 0, added: 0, listed: 0};
 	/** The number of rejected lines, and the problems of the first ones. */
 	bad = 0;
-	readonly faults: LineFault[] = [];
+	readonly problems: LineProblem[] = [];
 	/** `undefined` until the table has been found. */
 	layout: Layout | undefined;
 	/** The lines before the table, until its first line is found. */
 	#before: Array<{readonly line: number; readonly cells: readonly string[]}> = [];
 	#batch: NewSuppression[] = [];
-	#taken = 0;
+	#recordCount = 0;
 
 	constructor(options: ImportOptions) {
 		this.#options = options;
@@ -253,32 +253,32 @@ export class SuppressionImport {
 	async read(
 		chunks: AsyncIterable<Uint8Array>,
 		onRead: (bytes: number) => void = () => undefined,
-	): Promise<FileFault | null> {
+	): Promise<FileProblem | null> {
 		for await (const part of readRecords(chunks)) {
-			if ('fault' in part) {
+			if ('problem' in part) {
 				return part;
 			}
 			for (const record of part.records) {
-				const fault = await this.#take(record);
-				if (fault) {
-					return fault;
+				const problem = await this.#take(record);
+				if (problem) {
+					return problem;
 				}
 			}
 			onRead(part.bytes);
 		}
-		const fault = this.layout ? null : await this.#begin();
+		const problem = this.layout ? null : await this.#begin();
 		await this.flush();
-		return fault;
+		return problem;
 	}
 
-	async #take(record: CsvRecord): Promise<FileFault | null> {
-		this.#taken++;
-		if (this.#taken % linesAtOnce === 0) {
+	async #take(record: CsvRecord): Promise<FileProblem | null> {
+		this.#recordCount++;
+		if (this.#recordCount % linesAtOnce === 0) {
 			await setImmediate();
 		}
-		if ('fault' in record) {
+		if ('problem' in record) {
 			this.counts.read++;
-			await this.refuse(record.line, record.fault, [record.text]);
+			await this.refuse(record.line, record.problem, [record.text]);
 			return null;
 		}
 		if (this.layout) {
@@ -291,23 +291,23 @@ export class SuppressionImport {
 	}
 
 	/** Finds the table in the lines read so far. Only the last of them can start it. */
-	async #begin(): Promise<FileFault | null> {
+	async #begin(): Promise<FileProblem | null> {
 		const before = this.#before;
 		this.#before = [];
 		const last = before.at(-1);
 		if (last === undefined) {
 			return null;
 		}
-		const found = beginsTable(last.cells) ? before.length - 1 : 0;
-		const above = before[found - 1];
-		const start = above && isHeaderOf(above.cells, last.cells) ? found - 1 : found;
+		const tableStart = beginsTable(last.cells) ? before.length - 1 : 0;
+		const above = before[tableStart - 1];
+		const start = above && isHeaderOf(above.cells, last.cells) ? tableStart - 1 : tableStart;
 		const first = before[start] ?? last;
 		const layout = readLayout(first.cells);
 		this.layout = layout;
 		const titles = before.slice(0, start + (layout.hasHeader ? 1 : 0)).flatMap(({cells}) => cells);
 		if (this.#options.reason === undefined && layout.columns.reason === undefined && mentionsComplaints(titles)) {
 			return {
-				fault: 'seems to list complaints, but has no column "reason"',
+				problem: 'seems to list complaints, but has no column "reason"',
 				fix: 'give the reason for all lines with --reason',
 			};
 		}
@@ -328,7 +328,7 @@ export class SuppressionImport {
 		const cells = plainCells(written, layout);
 		const read = readListed(cells, layout.columns, {reason, now: acting.clock.now()});
 		if (!read.ok) {
-			await this.refuse(line, read.fault, cells.slice(layout.marks));
+			await this.refuse(line, read.problem, cells.slice(layout.marks));
 			return;
 		}
 		await this.add(read);
@@ -357,12 +357,12 @@ export class SuppressionImport {
 		};
 	}
 
-	async refuse(line: number, fault: string, cells: readonly string[]): Promise<void> {
+	async refuse(line: number, problem: string, cells: readonly string[]): Promise<void> {
 		this.bad++;
-		if (this.faults.length < maxFaults) {
-			this.faults.push({line, fault});
+		if (this.problems.length < maxProblems) {
+			this.problems.push({line, fault: problem});
 		}
-		await this.#options.onBad?.(line, fault, cells);
+		await this.#options.onBad?.(line, problem, cells);
 	}
 
 	async flush(): Promise<void> {

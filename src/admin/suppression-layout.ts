@@ -32,7 +32,7 @@ export type Layout = {
 	/** The number of leading `badColumns`, if this is a corrected `--bad` file. */
 	readonly marks: number;
 	/** Whether cells may contain apostrophes that `csvLine` added. */
-	readonly ours: boolean;
+	readonly isEscaped: boolean;
 };
 
 const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]>> = {
@@ -63,11 +63,11 @@ export function readLayout(first: readonly string[]): Layout {
 			hasHeader: false,
 			header: first.map((_, index) => known.get(index) ?? `column_${index + 1}`),
 			marks: 0,
-			ours: false,
+			isEscaped: false,
 		};
 	}
 	const marks = startsWith(first, badColumns) ? badColumns.length : 0;
-	const exported = startsWith(first.slice(marks), exportedColumns);
+	const isExported = startsWith(first.slice(marks), exportedColumns);
 	return {
 		columns: {
 			address: address ?? marks,
@@ -76,12 +76,12 @@ export function readLayout(first: readonly string[]): Layout {
 			reply: find('reply'),
 			origin: find('origin'),
 			tags: find('tags'),
-			...(exported && {source: marks + exportedColumns.indexOf('source')}),
+			...(isExported && {source: marks + exportedColumns.indexOf('source')}),
 		},
 		hasHeader: true,
 		header: first.slice(marks),
 		marks,
-		ours: exported || marks > 0,
+		isEscaped: isExported || marks > 0,
 	};
 }
 
@@ -94,8 +94,8 @@ function startsWith(cells: readonly string[], beginning: readonly string[]): boo
 }
 
 /** Returns the cells of a line as they were before `csvLine` escaped them. */
-export function plainCells(cells: readonly string[], {ours, marks}: Layout): readonly string[] {
-	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
+export function plainCells(cells: readonly string[], {isEscaped, marks}: Layout): readonly string[] {
+	return isEscaped ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
 }
 
 const namesAddress = (cells: readonly string[]) => cells.some(cell => names.address.includes(normalizeWord(cell)));
@@ -108,7 +108,7 @@ export function beginsTable(cells: readonly string[]): boolean {
 }
 
 function isComment([first = '']: readonly string[]): boolean {
-	return /^\s*(?:#|\/\/)/.test(first) && !parseAddress(first.trim(), {utf8Local: true}).ok;
+	return /^\s*(?:#|\/\/)/.test(first) && !parseAddress(first.trim(), {allowsUtf8Local: true}).ok;
 }
 
 /** Whether the line before the first entry is a header whose column names are all unknown. */

@@ -2,7 +2,7 @@ import {constants} from 'node:fs';
 import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
-import {labelFault, utf8Text} from '../kit/text.ts';
+import {labelProblem, utf8Text} from '../kit/text.ts';
 import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../render/folder.ts';
 import type {Layout} from '../render/layouts.ts';
 import {maxSourceLength} from '../render/limits.ts';
@@ -27,7 +27,7 @@ export async function readTemplates(folder: string, known = nothingKnown): Promi
 	for (const each of await templateFolders(folder)) {
 		const read = await readTemplateFolder(each);
 		const name = path.basename(path.resolve(each));
-		const fault = labelFault(name);
+		const fault = labelProblem(name);
 		if (fault !== null) {
 			problems.push(`${name}: the folder name, which is the template name, ${fault}`);
 		}
@@ -54,16 +54,16 @@ async function templateFolders(folder: string): Promise<string[]> {
 	if (entries.some(({name}) => name === 'template.json')) {
 		return [folder];
 	}
-	const found: string[] = [];
+	const paths: string[] = [];
 	// Includes symbolic links, so that `readTemplateFolder` reports that they are not followed.
 	const folders = entries.filter(entry => entry.isDirectory() || entry.isSymbolicLink());
 	for (const {name} of folders.sort((a, b) => (a.name < b.name ? -1 : 1))) {
 		const files = await readdir(path.join(folder, name)).catch(nothingIn);
 		if (files.includes('template.json')) {
-			found.push(path.join(folder, name));
+			paths.push(path.join(folder, name));
 		}
 	}
-	return found;
+	return paths;
 }
 
 /** Returns an empty list for symbolic links that are broken or point to a file. */
@@ -85,9 +85,9 @@ type Step = FileChange & {readonly text: string};
 export type Plan = {readonly folder: string; readonly steps: readonly Step[]};
 
 /** Returns why a template of this name cannot be pulled, as a clause, or `null`. */
-export function folderNameFault(name: string): string | null {
-	const unfit = name.includes('/') || name === '.' || name === '..' || Buffer.byteLength(name) > 255;
-	return unfit ? 'cannot be the name of a folder' : null;
+export function folderNameProblem(name: string): string | null {
+	const isInvalid = name.includes('/') || name === '.' || name === '..' || Buffer.byteLength(name) > 255;
+	return isInvalid ? 'cannot be the name of a folder' : null;
 }
 
 /**
@@ -97,15 +97,15 @@ export function folderNameFault(name: string): string | null {
 export async function planPull(
 	folder: string,
 	files: ReadonlyMap<string, string>,
-	concerns = isTemplateFile,
+	isRelevant = isTemplateFile,
 ): Promise<Plan> {
-	const there = await existing(folder, concerns);
+	const there = await existing(folder, isRelevant);
 	const steps: Step[] = [];
 	for (const [name, text] of files) {
-		const found = there.get(name);
+		const current = there.get(name);
 		there.delete(name);
-		const change = found === undefined ? 'written' : found.text === text ? 'none' : 'replaced';
-		steps.push({file: found?.file ?? name, change, text});
+		const change = current === undefined ? 'written' : current.text === text ? 'none' : 'replaced';
+		steps.push({file: current?.file ?? name, change, text});
 	}
 	for (const {file} of there.values()) {
 		steps.push({file, change: 'removed', text: ''});
@@ -144,19 +144,19 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 }
 
 /** Reads the relevant files of a folder, keyed by the names that `folderFiles` gives them. */
-async function existing(folder: string, concerns: (file: string) => boolean) {
-	const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
+async function existing(folder: string, isRelevant: (file: string) => boolean) {
+	const stats = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
 			return null;
 		}
 		throw error;
 	});
-	if (found?.isSymbolicLink()) {
+	if (stats?.isSymbolicLink()) {
 		throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
 	}
-	const names = found ? await readdir(folder) : [];
+	const names = stats ? await readdir(folder) : [];
 	const there = new Map<string, {file: string; text: string}>();
-	for (const file of names.filter(concerns).sort()) {
+	for (const file of names.filter(isRelevant).sort()) {
 		const name = templateFileName(file);
 		const text = utf8Text(await readRegular(path.join(folder, file), maxSourceLength, 'refuse'));
 		// If two file names spell the same language differently, the second keeps its own, which no template uses.

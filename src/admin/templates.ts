@@ -31,9 +31,9 @@ import type {Workspace} from '../store/workspaces.ts';
 /** Returns the stored form of a variant: its source and its compiled output. */
 export function storedVariant(
 	{locale, subject, mjml, html, text}: VariantSource,
-	made: Pick<CompiledVariant, 'html' | 'text' | 'resolved'>,
+	compiled: Pick<CompiledVariant, 'html' | 'text' | 'resolved'>,
 ): TemplateVariant {
-	const {resolved} = made;
+	const {resolved} = compiled;
 	const [source, textSource] = [mjml ?? html ?? '', text ?? null];
 	return {
 		locale,
@@ -43,8 +43,8 @@ export function storedVariant(
 		text_source: resolved?.text ?? textSource,
 		own_source: resolved ? source : null,
 		own_text_source: resolved ? textSource : null,
-		html: made.html,
-		text: made.text,
+		html: compiled.html,
+		text: compiled.text,
 	};
 }
 
@@ -84,8 +84,8 @@ export async function createTemplate(
 		deleted_at: null,
 		...noSettings,
 	};
-	const created = await insertTemplate(trx, template);
-	if (!created) {
+	const isCreated = await insertTemplate(trx, template);
+	if (!isCreated) {
 		return id !== null && (await findTemplate(trx, workspaceId, {id})) ? 'id' : 'name';
 	}
 	await recordAct(trx, tools, {action: 'template.created', workspaceId, target: template.id, detail: {name}});
@@ -109,12 +109,12 @@ export async function saveSettings(
 	{
 		workspaceId,
 		id,
-		given,
-	}: {readonly workspaceId: string; readonly id: string; readonly given: Partial<TemplateSettings>},
-): Promise<{readonly template: Template; readonly changed: boolean}> {
-	const set = await setSettings(trx, {workspaceId, id, given, at: storeTime(tools.clock.now())});
-	if (set.changed) {
-		const detail = {name: set.template.name, ...given};
+		settings,
+	}: {readonly workspaceId: string; readonly id: string; readonly settings: Partial<TemplateSettings>},
+): Promise<{readonly template: Template; readonly isChanged: boolean}> {
+	const set = await setSettings(trx, {workspaceId, id, settings, at: storeTime(tools.clock.now())});
+	if (set.isChanged) {
+		const detail = {name: set.template.name, ...settings};
 		await recordAct(trx, tools, {action: updateTemplate.audit, workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}
@@ -180,8 +180,8 @@ export async function saveTemplate(
 ): Promise<Saved> {
 	const lock = () => lockTemplate(trx, workspaceId, {name});
 	// If another node is creating the template at the same time, it exists once that node's transaction has ended.
-	const made = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, {id: givenId, name}));
-	const template = typeof made === 'string' ? await lock() : made;
+	const created = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, {id: givenId, name}));
+	const template = typeof created === 'string' ? await lock() : created;
 	if (!template) {
 		throw new Error(`The template ${name} was created and deleted concurrently. Try again.`);
 	}
@@ -304,12 +304,12 @@ export async function removeTemplate(
 	workspaceId: string,
 	id: string,
 ): Promise<boolean> {
-	const removed = await deleteTemplate(trx, workspaceId, id, storeTime(tools.clock.now()));
-	if (removed) {
+	const isRemoved = await deleteTemplate(trx, workspaceId, id, storeTime(tools.clock.now()));
+	if (isRemoved) {
 		await recordAct(trx, tools, {action: 'template.deleted', workspaceId, target: id});
 	}
 	await bumpGeneration(trx);
-	return removed;
+	return isRemoved;
 }
 
 /** Returns the SHA-256 of the sources, independent of the order of variants and of the compiler's version. */
@@ -360,9 +360,9 @@ export async function makeSubmissionTemplate(
 	tools: ActTools,
 	workspaceId: string,
 ): Promise<string> {
-	const found = await findSubmissionTemplate(trx, workspaceId);
-	if (found !== undefined) {
-		return found;
+	const existing = await findSubmissionTemplate(trx, workspaceId);
+	if (existing !== undefined) {
+		return existing;
 	}
 	const isTaken = (await findTemplate(trx, workspaceId, {id: submissionId})) !== undefined;
 	const content = {variants: [variant], sample: null};

@@ -58,12 +58,12 @@ export function reportText({kind, category, rule, matched, detail, createdAt}: S
 	const what = action === null || action === 'none' ? kinds[kind] : `${action} (${kinds[kind]})`;
 	const by = rule === null ? null : `by rule ${rule}${matched === null ? '' : ` on "${matched}"`}`;
 	const named = textOrNull(detail.recipient);
-	const found = textOrNull(detail.via)?.replaceAll('_', ' ');
+	const via = textOrNull(detail.via)?.replaceAll('_', ' ');
 	const notes = [
 		by,
 		named === null ? null : `names ${named}`,
 		textOrNull(detail.host),
-		found === undefined ? null : `found by ${found}`,
+		via === undefined ? null : `found by ${via}`,
 	];
 	return {
 		at: textOrNull(detail.received_at) ?? createdAt,

@@ -96,11 +96,11 @@ export async function rotateSecret(
 	if (!endpoint) {
 		return undefined;
 	}
-	const overlaps = overlap > 0 && signingSecret(vault, endpoint) !== null;
+	const hasOverlap = overlap > 0 && signingSecret(vault, endpoint) !== null;
 	const secrets = {
 		secret: vault.seal(id, newSecret(tools.random)),
-		previousSecret: overlaps ? endpoint.secret : null,
-		previousUntil: overlaps ? storeTime(tools.clock.now() + overlap) : null,
+		previousSecret: hasOverlap ? endpoint.secret : null,
+		previousUntil: hasOverlap ? storeTime(tools.clock.now() + overlap) : null,
 	};
 	await updateSecrets(trx, workspaceId, id, secrets);
 	const detail = {overlap_until: secrets.previousUntil};
@@ -117,12 +117,12 @@ export async function removeEndpoint(
 	workspaceId: string,
 	id: string,
 ): Promise<boolean> {
-	const removed = await deleteEndpoint(trx, workspaceId, id, storeTime(tools.clock.now()));
-	if (removed) {
+	const isRemoved = await deleteEndpoint(trx, workspaceId, id, storeTime(tools.clock.now()));
+	if (isRemoved) {
 		await recordAct(trx, tools, {action: 'webhook.removed', workspaceId, target: id});
 	}
 	await bumpGeneration(trx);
-	return removed;
+	return isRemoved;
 }
 
 /**
@@ -134,14 +134,14 @@ export async function changeEndpoint(
 	tools: ActTools,
 	{workspaceId, id, ...changes}: {readonly workspaceId: string; readonly id: string} & EndpointChanges,
 ): Promise<boolean> {
-	const changed = await updateEndpoint(trx, workspaceId, id, changes);
-	if (changed) {
+	const isChanged = await updateEndpoint(trx, workspaceId, id, changes);
+	if (isChanged) {
 		const {url, ...rest} = changes;
 		const detail = {...(url !== undefined && {host: hostOf(url)}), ...rest};
 		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}
-	return changed;
+	return isChanged;
 }
 
 /**
@@ -153,17 +153,17 @@ export async function setEndpointActive(
 	tools: ActTools,
 	workspaceId: string,
 	id: string,
-	active: boolean,
+	isActive: boolean,
 ): Promise<Endpoint | undefined> {
 	const endpoint = await findEndpoint(trx, workspaceId, id);
 	if (!endpoint) {
 		return undefined;
 	}
-	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
+	const disabledAt = isActive ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
 	// Failures from before it was disabled do not count once it is enabled again.
-	const failingSince = active && endpoint.disabledAt !== null ? null : endpoint.failingSince;
+	const failingSince = isActive && endpoint.disabledAt !== null ? null : endpoint.failingSince;
 	await switchEndpoint(trx, workspaceId, id, {disabledAt, failingSince});
-	await recordAct(trx, tools, {action: active ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
+	await recordAct(trx, tools, {action: isActive ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
 	if (disabledAt !== null && endpoint.disabledAt === null) {
 		await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
 	}

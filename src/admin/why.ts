@@ -10,7 +10,7 @@ import type {RecipientFacts} from '../store/queue/queue-summary.ts';
 import {textOrNull} from './timeline-text.ts';
 
 /** The state of the daemons of a store, as far as the queue depends on it. */
-export type Daemons = Pick<WhyContext, 'running' | 'delivering' | 'lives'> & {
+export type Daemons = Pick<WhyContext, 'isRunning' | 'isDelivering' | 'isAlive'> & {
 	/** Claims of nodes last seen before this time are dead; `null` if no claim is. For compare-and-set updates. */
 	readonly silentSince: string | null;
 };
@@ -19,9 +19,9 @@ export type Daemons = Pick<WhyContext, 'running' | 'delivering' | 'lives'> & {
 export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise<Daemons> {
 	const nodes = await listNodes(reader, silentSince);
 	return {
-		running: nodes.length > 0,
-		delivering: nodes.some(({roles}) => roles.includes('deliver')),
-		lives: claimedBy => nodes.some(({id}) => id === claimedBy),
+		isRunning: nodes.length > 0,
+		isDelivering: nodes.some(({roles}) => roles.includes('deliver')),
+		isAlive: claimedBy => nodes.some(({id}) => id === claimedBy),
 		silentSince,
 	};
 }
@@ -51,12 +51,12 @@ async function readWhyContext(
 	const ownRetries = new Map(
 		await Promise.all(destinations.map(async destination => [destination, await ownRetryOf(destination)] as const)),
 	);
-	const {running, delivering, lives} = daemons;
+	const {isRunning, isDelivering, isAlive} = daemons;
 	return {
 		now,
-		running,
-		delivering,
-		lives,
+		isRunning,
+		isDelivering,
+		isAlive,
 		attemptDeadlineMs: attemptDeadline,
 		claimedAt({claimed_until: until}) {
 			// This assumes that the claiming daemon has the same attempt deadline, since the claim does not record it.
@@ -144,11 +144,11 @@ export type Reason = {
 export type WhyContext = {
 	readonly now: number;
 	/** Whether any daemon is running. */
-	readonly running: boolean;
+	readonly isRunning: boolean;
 	/** Whether a daemon with the role `deliver` is running. */
-	readonly delivering: boolean;
+	readonly isDelivering: boolean;
 	/** Whether the daemon that made a claim is running. */
-	readonly lives: (claimedBy: string) => boolean;
+	readonly isAlive: (claimedBy: string) => boolean;
 	/** The maximum duration of an attempt, in milliseconds. */
 	readonly attemptDeadlineMs: number;
 	/** When the recipient was claimed; `null` if unknown. */
@@ -166,23 +166,23 @@ function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason,
 	if (recipient.next_attempt_at === null) {
 		return [over(recipient)];
 	}
-	if (recipient.claimed_by !== null && context.lives(recipient.claimed_by)) {
+	if (recipient.claimed_by !== null && context.isAlive(recipient.claimed_by)) {
 		return [inFlight(recipient, context)];
 	}
 	const now = storeTime(context.now);
-	const found = [
+	const reasons = [
 		held(recipient, context),
 		paused(recipient),
 		suspendedByOperator(recipient),
 		nobody(context),
 		...timed(recipient, now),
-		...(context.delivering && suspendedSite(recipient, now) === null ? queueWaits(recipient, now) : []),
+		...(context.isDelivering && suspendedSite(recipient, now) === null ? queueWaits(recipient, now) : []),
 	].filter(reason => reason !== null);
 	// With another reason besides `retry`, flushing the queue would not start an attempt, so it is not suggested.
 	const all =
-		found.length > 1
-			? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason))
-			: found;
+		reasons.length > 1
+			? reasons.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason))
+			: reasons;
 	const [first = claimable(), ...others] = [
 		...all.filter(reason => endless.has(reason.waits_for)),
 		...all
@@ -270,16 +270,16 @@ function suspendedByOperator(facts: RecipientFacts): Reason | null {
 			};
 }
 
-function nobody({running, delivering}: WhyContext): Reason | null {
-	if (delivering) {
+function nobody({isRunning, isDelivering}: WhyContext): Reason | null {
+	if (isDelivering) {
 		return null;
 	}
 	return {
 		waits_for: 'daemon',
-		detail: running ? 'The running daemon does not deliver mail (MAILCTL_ROLES).' : 'No daemon is running.',
+		detail: isRunning ? 'The running daemon does not deliver mail (MAILCTL_ROLES).' : 'No daemon is running.',
 		since: null,
 		until: null,
-		mend: running ? 'start a daemon whose MAILCTL_ROLES includes deliver' : 'mailctl serve starts one',
+		mend: isRunning ? 'start a daemon whose MAILCTL_ROLES includes deliver' : 'mailctl serve starts one',
 	};
 }
 

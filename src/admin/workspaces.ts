@@ -92,12 +92,12 @@ export async function checkTopic(
 }
 
 /** Throws `Refused` if the workspace would retain messages for more than `most` days. 0 means no limit. */
-export function checkKept({retention_days, content_days}: Partial<WorkspaceInput>, most: number): void {
-	if (most > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > most) {
+export function checkRetention({retention_days, content_days}: Partial<WorkspaceInput>, max: number): void {
+	if (max > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > max) {
 		throw new Refused('unprocessable_entity', {
-			wrong: `the number of days exceeds MAILCTL_RETENTION_DAYS (${most})`,
+			wrong: `the number of days exceeds MAILCTL_RETENTION_DAYS (${max})`,
 			next: 'use a smaller number',
-			page: `The installation retains messages for ${most} days. Enter a smaller number.`,
+			page: `The installation retains messages for ${max} days. Enter a smaller number.`,
 		});
 	}
 }
@@ -115,14 +115,14 @@ export async function pauseWorkspace(
 }
 
 /** Whether the reputation guard or a user with access to all workspaces paused it. Its own users cannot resume it. */
-export function isPausedFromAbove({paused_at: at, paused_by: by}: Workspace): boolean {
+export function isPausedByInstallation({paused_at: at, paused_by: by}: Workspace): boolean {
 	return at !== null && by === null;
 }
 
 /** Pauses a workspace on behalf of its own users. Returns `false` if it is paused from above or does not exist. */
 export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: string, reason: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
-	if (!before || isPausedFromAbove(before)) {
+	if (!before || isPausedByInstallation(before)) {
 		return false;
 	}
 	const workspace = await pauseWorkspace(trx, tools, before, reason);
@@ -136,7 +136,7 @@ export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: strin
  */
 export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
-	if (!before || isPausedFromAbove(before)) {
+	if (!before || isPausedByInstallation(before)) {
 		return false;
 	}
 	if (before.paused_at !== null) {

@@ -43,7 +43,7 @@ type Sources = {
 };
 
 /** A condition before its kind is added. Without a workspace it concerns the installation. */
-type Found = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
+type ConditionDetails = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
 
 const minuteMs = 60_000;
 /** Due messages are attempted within seconds, unless a limit or a long queue delays them. */
@@ -66,7 +66,7 @@ const failedOrders = 3;
  * `alertKinds` says how long a condition must last before it begins. It clears if it is not read for a while
  * (judge.ts).
  */
-const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly Found[]>>> = {
+const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly ConditionDetails[]>>> = {
 	async blocklisted({store, clock}) {
 		const listings = await listedNow(store.reader, clock.now());
 		return listings.map(({source, zone, name, reason, delist}) => ({
@@ -234,30 +234,30 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 /** Reads the conditions of one kind. */
 export async function readConditions(kind: AlertKind, sources: Sources): Promise<Condition[]> {
-	const found = await table[kind](sources);
-	return found.map(({subject, workspaceId = null, detail, fix}) => ({kind, subject, workspaceId, detail, fix}));
+	const conditions = await table[kind](sources);
+	return conditions.map(({subject, workspaceId = null, detail, fix}) => ({kind, subject, workspaceId, detail, fix}));
 }
 
 /** Returns the problems that doctor's checks find on this machine, one condition per check. */
-async function readChecks({host}: Sources, checks: readonly Check[]): Promise<Found[]> {
-	const found: Found[] = [];
-	for (const {name, look} of checks) {
-		const wrong = (await look()).filter(({status}) => status !== 'ok');
+async function readChecks({host}: Sources, checks: readonly Check[]): Promise<ConditionDetails[]> {
+	const problems: ConditionDetails[] = [];
+	for (const {name, run} of checks) {
+		const wrong = (await run()).filter(({status}) => status !== 'ok');
 		const detail = wrong.map(one => one.detail).join('; ');
-		found.push(
+		problems.push(
 			...wrong.slice(0, 1).map(({fix}) => ({subject: `${host} ${name}`, detail: `${host}: ${detail}`, fix})),
 		);
 	}
-	return found;
+	return problems;
 }
 
 /** Returns the problems of certificates that are ordered automatically from a CA. */
-async function readOrdered({store, clock}: Sources): Promise<Found[]> {
+async function readOrdered({store, clock}: Sources): Promise<ConditionDetails[]> {
 	const rows = (await listCertificates(store.reader)).filter(({unused}) => unused === null);
 	return rows
 		.map(row => ({...row, ...judgeCertificate(row, clock.now())}))
-		.filter(({status, not_after: until, fault, tries}) => {
-			const isOld = fault === null ? until !== null : tries >= failedOrders;
+		.filter(({status, not_after: until, fault: problem, tries}) => {
+			const isOld = problem === null ? until !== null : tries >= failedOrders;
 			// An expiring certificate is also reported after one failed order, for example just after an operator
 			// requested it.
 			return status === 'fail' || (status === 'warn' && isOld);

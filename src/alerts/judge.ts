@@ -3,7 +3,7 @@ import {type AlertKind, alertKinds, type Condition} from '../mail/alert.ts';
 import type {KnownCondition} from '../store/alerts.ts';
 
 /** The first time, a condition clears once it has been absent for this long. */
-const calmMs = 60_000;
+const clearAfterMs = 60_000;
 /** Each time the condition returns, that period is multiplied by this factor, up to the maximum. */
 const calmGrowth = 4;
 const maxCalmMs = 4 * hourMs;
@@ -58,19 +58,19 @@ function judgePresent(condition: Condition, known: KnownCondition | null, now: n
 	const open = known?.ended_at === null ? known : null;
 	const began_at = open?.began_at ?? at;
 	const announced_at = open?.announced_at ?? null;
-	const begins = announced_at === null && elapsed(began_at, now) >= alertKinds[condition.kind].holdMs;
-	if (open !== null && !begins && elapsed(open.seen_at, now) < touchMs) {
+	const shouldAnnounce = announced_at === null && elapsed(began_at, now) >= alertKinds[condition.kind].holdMs;
+	if (open !== null && !shouldAnnounce && elapsed(open.seen_at, now) < touchMs) {
 		return [];
 	}
 	const {workspaceId: workspace_id, ...rest} = condition;
 	const next: KnownCondition = {
 		...{...rest, workspace_id, began_at},
 		seen_at: at,
-		announced_at: begins ? at : announced_at,
+		announced_at: shouldAnnounce ? at : announced_at,
 		ended_at: null,
-		rings: (known?.rings ?? 0) + (begins ? 1 : 0),
+		rings: (known?.rings ?? 0) + (shouldAnnounce ? 1 : 0),
 	};
-	return [{known, next, news: begins ? 'began' : null}];
+	return [{known, next, news: shouldAnnounce ? 'began' : null}];
 }
 
 function judgeAbsent(known: KnownCondition, now: number, watchedMs: number): readonly Change[] {
@@ -78,8 +78,8 @@ function judgeAbsent(known: KnownCondition, now: number, watchedMs: number): rea
 	if (known.ended_at !== null) {
 		return now - Date.parse(known.ended_at) >= forgetMs ? [removed] : [];
 	}
-	const calm = Math.min(calmMs * calmGrowth ** Math.max(0, known.rings - 1), maxCalmMs);
-	if (elapsed(known.seen_at, now) < calm || watchedMs < calm) {
+	const clearMs = Math.min(clearAfterMs * calmGrowth ** Math.max(0, known.rings - 1), maxCalmMs);
+	if (elapsed(known.seen_at, now) < clearMs || watchedMs < clearMs) {
 		return [];
 	}
 	return [known.announced_at === null ? removed : {known, next: {...known, ended_at: storeTime(now)}, news: 'ended'}];

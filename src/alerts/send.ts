@@ -99,22 +99,24 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 		// Prevents vacation replies (RFC 3834 §5).
 		headers: {'Auto-Submitted': 'auto-generated'},
 	};
-	await sendBeside(options, alert.target, content);
+	await sendDirectly(options, alert.target, content);
 }
 
 /**
  * Sends a message without the queue, the same way as alerts. Rejects if no mail server accepts it. `plain` retries
  * without TLS if that fails, because a report about TLS problems must arrive (RFC 8460 §3).
  */
-export async function sendBeside(
+export async function sendDirectly(
 	options: RouteOptions,
 	target: string,
 	content: SendMailOptions,
-	plain = false,
+	allowPlaintext = false,
 ): Promise<void> {
 	let failed = new Error('there is no mail server to send it to');
 	const routes = await findRoutes(options, target);
-	const unencrypted = plain ? routes.filter(({relay}) => relay === null).map(route => ({...route, plain})) : [];
+	const unencrypted = allowPlaintext
+		? routes.filter(({relay}) => relay === null).map(route => ({...route, plain: allowPlaintext}))
+		: [];
 	for (const route of [...routes, ...unencrypted]) {
 		try {
 			return await handOver(options.settings, route, content);

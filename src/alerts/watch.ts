@@ -6,7 +6,7 @@ import {type AlertKind, type AlertMessage, alertKindNames, type Condition} from 
 import type {NewId} from '../mail/ids.ts';
 import {
 	type Alert,
-	beginTry,
+	beginAttempt,
 	changeCondition,
 	type DueMessage,
 	findAlert,
@@ -59,7 +59,7 @@ export class AlertWatch {
 	}
 
 	start(): void {
-		this.#watch = repeated(lookMs, () => this.look(), this.#options.storeFailed);
+		this.#watch = repeated(lookMs, () => this.check(), this.#options.storeFailed);
 		void this.#watch.now();
 	}
 
@@ -69,7 +69,7 @@ export class AlertWatch {
 	}
 
 	/** Reads all conditions once, and attempts to send each message that is due. */
-	async look(): Promise<void> {
+	async check(): Promise<void> {
 		const {store, clock} = this.#options;
 		const reading = await this.#read();
 		const known = await listConditions(store.reader);
@@ -104,15 +104,15 @@ export class AlertWatch {
 	}
 
 	async #write(trx: Knex.Transaction, changes: readonly Change[]): Promise<void> {
-		const told: Record<News, KnownCondition[]> = {began: [], ended: []};
+		const announced: Record<News, KnownCondition[]> = {began: [], ended: []};
 		for (const {known, next, news} of changes) {
 			const isFirst = await changeCondition(trx, known, next);
 			if (isFirst && next !== null && news !== null) {
-				told[news].push(next);
+				announced[news].push(next);
 			}
 		}
-		await this.#tell(trx, 'began', told.began);
-		await this.#tell(trx, 'ended', told.ended);
+		await this.#tell(trx, 'began', announced.began);
+		await this.#tell(trx, 'ended', announced.ended);
 	}
 
 	/** Logs conditions, and queues a message for each alert that covers them and is not muted. */
@@ -147,7 +147,7 @@ export class AlertWatch {
 	async #trySending(due: DueMessage): Promise<void> {
 		const {store, clock, send, logger} = this.#options;
 		const nextAt = storeTime(clock.now() + (waitsMs[due.attempts] ?? lastWaitMs));
-		const isOwn = await store.agreeing.transaction(trx => beginTry(trx, due, nextAt));
+		const isOwn = await store.agreeing.transaction(trx => beginAttempt(trx, due, nextAt));
 		const alert = isOwn ? await findAlert(store.reader, null, due.alert_id) : undefined;
 		if (alert === undefined) {
 			return;

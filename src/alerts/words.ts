@@ -1,7 +1,7 @@
 import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '../mail/alert.ts';
 
 /** The text of a message: a subject, and lines of plain text. */
-type Words = {readonly subject: string; readonly lines: readonly string[]};
+type AlertText = {readonly subject: string; readonly lines: readonly string[]};
 
 const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> = {
 	began: 'Began',
@@ -17,7 +17,7 @@ const titlesOf = (conditions: readonly Condition[]): string => {
 };
 
 /** Returns the text of a message. `alertId` is used in the command that mutes the alert. */
-export function composeWords({event, at, conditions, link}: AlertMessage, host: string, alertId: string): Words {
+export function composeWords({event, at, conditions, link}: AlertMessage, host: string, alertId: string): AlertText {
 	if (event === 'test') {
 		return {
 			subject: `[mailctl ${host}] Test`,

@@ -31,10 +31,10 @@ type RemadeMail =
 	| 'no_sender';
 
 /** Reads the content of messages for display. */
-type Mails = {
+type MessageContent = {
 	/** Returns the captured message, or `null` if it was not captured. */
 	readonly captured: (recipientId: string) => Promise<Uint8Array | null>;
-	readonly remade: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
+	readonly rerender: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
 };
 
 /** A link to a preference page; `expiresAt` is in milliseconds since the epoch. */
@@ -61,7 +61,7 @@ export type ApiParts = {
 	readonly erase: Erase;
 	/** The source of event streams. Closing it ends them. */
 	readonly feed: Feed;
-	readonly mails: Mails;
+	readonly messageContent: MessageContent;
 	/** Creates a link to a person's preference page. It is valid for as long as the links in messages. */
 	readonly preferencesLink: (person: {
 		readonly workspaceId: string;
@@ -110,8 +110,8 @@ export function refuseOtherBodies(api: Api, message?: string): void {
 	const refusal = message === undefined ? {} : {message};
 	api.addContentTypeParser('*', (request, _payload, done) => {
 		const {headers} = request;
-		const empty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
-		done(empty ? null : apiError('unsupported_media_type', refusal), undefined);
+		const isEmpty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
+		done(isEmpty ? null : apiError('unsupported_media_type', refusal), undefined);
 	});
 }
 

@@ -5,7 +5,7 @@ import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {type Given, type Operation, perform} from '../ops/operation.ts';
+import {type InputOf, type Operation, perform} from '../ops/operation.ts';
 import type {ApiParts, Route} from './api-parts.ts';
 import {actAs, requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
@@ -33,7 +33,7 @@ type Call<Body extends TSchema, Query extends TObject> = {
 };
 
 type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
-	readonly at: `${Method} /v1/${string}`;
+	readonly endpoint: `${Method} /v1/${string}`;
 	readonly scope: Scope;
 	/** The prefix that `:id` in the path must have. An id of another kind gets the same response as an unknown one. */
 	readonly id?: IdPrefix;
@@ -54,7 +54,7 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 
 /** Declares a route of the API that requires a key with the scope. */
 export function apiRoute<Body extends TSchema, Query extends TObject>({
-	at,
+	endpoint,
 	scope,
 	id: kind,
 	params,
@@ -66,7 +66,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	handle,
 	...description
 }: RouteOptions<Body, Query>): Route {
-	const [method, url] = at.split(' ') as [Method, string];
+	const [method, url] = endpoint.split(' ') as [Method, string];
 	const errors = [...(kind ? [missing] : []), ...(description.errors ?? [])];
 	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
 	const options = {
@@ -133,13 +133,13 @@ export function operationRoute<Input extends TSchema, Result>(
 	return apiRoute({
 		...options,
 		scope,
-		...(!options.at.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
+		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
 		async handle({caller: {workspaceId, mode}, id, body, tools, reply}, parts) {
 			const {writer, change, vault} = parts;
 			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
-			const given = {...(body as object), ...(options.id && {id})} as Given<Input>;
-			check?.(given, parts);
-			const result = await perform(operation, context, given);
+			const args = {...(body as object), ...(options.id && {id})} as InputOf<Input>;
+			check?.(args, parts);
+			const result = await perform(operation, context, args);
 			if (options.otherAnswer && isOther?.(result)) {
 				reply.code(options.otherAnswer[0]);
 			}
@@ -191,7 +191,7 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 };
 
 /** Whether the caller prefers rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
-export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
+export function prefersCsv({headers: {accept = ''}}: FastifyRequest): boolean {
 	const ranges = accept.toLowerCase().split(',');
 	const qualities = new Map(
 		ranges.map(range => {
@@ -249,9 +249,9 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				const {filters = {}, ...found} = find(call, parts);
 				const cursor = {workspaceId, route: name, filters};
 				const list = {query: request.query, defaultLimit, cursors, scope: cursor};
-				if (csv && asksForCsv(request)) {
+				if (csv && prefersCsv(request)) {
 					const {limit} = request.query;
-					const part = {after: readCursor(list), ...(limit !== undefined && {most: Number(limit)})};
+					const part = {after: readCursor(list), ...(limit !== undefined && {max: Number(limit)})};
 					const rows = readPages('scan' in found ? found.scan : toScan(found.read), part);
 					return await sendCsv(reply, name, streamCsv(csv, rows, toView));
 				}

@@ -20,7 +20,7 @@ export type Auth = {
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
 	/** Whether the key of a request is still valid and has the scope. Used by streams that stay open for hours. */
-	readonly holds: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
+	readonly isAuthorized: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
 	/** Returns the owner of a key that was received by other means than HTTP, or `null` if the key is not valid. */
 	readonly identify: (key: string) => Promise<Caller | null>;
 	/** Must be called when the store's change generation has increased. */
@@ -94,7 +94,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 			};
 			return Object.assign(hook, {scope});
 		},
-		async holds(request, scope) {
+		async isAuthorized(request, scope) {
 			const key = await keyOf(parseBearer(request));
 			return isValid(key) && key.scopes.includes(scope);
 		},
@@ -114,9 +114,9 @@ function parseBearer({headers}: FastifyRequest): string | undefined {
 	return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-function callerFrom({max_attachments: most = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
+function callerFrom({max_attachments: max = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
 	const {id, workspace_id: workspaceId, mode, scopes, rate_limit: rateLimit} = key;
-	const attachments = toLimits({max_attachments: most, max_attachment_bytes: bytes});
+	const attachments = toLimits({max_attachments: max, max_attachment_bytes: bytes});
 	return {keyId: id, workspaceId, mode, scopes, rateLimit, ...(attachments && {attachments})};
 }
 

@@ -8,7 +8,7 @@ type CapacityOptions = {
 };
 
 /** The memory reserved for one large body. */
-export type Place = {
+export type Reservation = {
 	/** Counts received bytes. Returns `false` if memory is short: no more may be read until `go` is called. */
 	readonly grow: (bytes: number) => boolean;
 	/** Returns the number of bytes counted. */
@@ -19,7 +19,7 @@ export type Place = {
 /** Called when a waiting body may continue, or has waited too long. */
 export type Waiter = {readonly go: () => void; readonly giveUp: () => void};
 
-type Taken = Waiter & {
+type Slot = Waiter & {
 	readonly owner: string;
 	bytes: number;
 	isWaiting: boolean;
@@ -36,21 +36,21 @@ type Taken = Waiter & {
 export class BodyRoom {
 	readonly #options: CapacityOptions;
 	/** In order of arrival. */
-	readonly #places = new Set<Taken>();
+	readonly #places = new Set<Slot>();
 
 	constructor(options: CapacityOptions) {
 		this.#options = options;
 	}
 
 	/** Reserves memory for a body. Returns `null` if too many bodies are already waiting. */
-	enter(owner: string, waiter: Waiter): Place | null {
+	enter(owner: string, waiter: Waiter): Reservation | null {
 		const {waiting} = this.#options;
 		const all = [...this.#places].filter(({isWaiting}) => isWaiting);
 		const own = all.filter(place => place.owner === owner);
 		if (all.length >= waiting || own.length >= waiting / 2) {
 			return null;
 		}
-		const place: Taken = {...waiter, owner, bytes: 0, isWaiting: false, isLate: false, timer: null};
+		const place: Slot = {...waiter, owner, bytes: 0, isWaiting: false, isLate: false, timer: null};
 		this.#places.add(place);
 		return {
 			grow: bytes => this.#grow(place, bytes),
@@ -59,7 +59,7 @@ export class BodyRoom {
 		};
 	}
 
-	#grow(place: Taken, bytes: number): boolean {
+	#grow(place: Slot, bytes: number): boolean {
 		place.bytes += bytes;
 		if (this.#hasRoom(place)) {
 			return true;
@@ -73,7 +73,7 @@ export class BodyRoom {
 		return false;
 	}
 
-	#leave(place: Taken): void {
+	#leave(place: Slot): void {
 		if (this.#places.delete(place)) {
 			clearTimeout(place.timer ?? undefined);
 			this.#wake();
@@ -89,7 +89,7 @@ export class BodyRoom {
 		}
 	}
 
-	#hasRoom(place: Taken): boolean {
+	#hasRoom(place: Slot): boolean {
 		const {bytes} = this.#options;
 		const [first] = this.#places;
 		return (
@@ -98,7 +98,7 @@ export class BodyRoom {
 		);
 	}
 
-	#sum(isCounted: (place: Taken) => boolean): number {
+	#sum(isCounted: (place: Slot) => boolean): number {
 		let bytes = 0;
 		for (const place of this.#places) {
 			bytes += isCounted(place) ? place.bytes : 0;
@@ -107,7 +107,7 @@ export class BodyRoom {
 	}
 }
 
-function expire(place: Taken): void {
+function expire(place: Slot): void {
 	place.isLate = true;
 	if (place.isWaiting) {
 		place.giveUp();

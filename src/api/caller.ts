@@ -25,11 +25,11 @@ export function visibleMode({mode}: Caller): 'test' | undefined {
 
 /** Returns a message that the caller may see. Throws `message_not_found` otherwise. */
 export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStatus> {
-	const found = isId('msg', id) ? await findMessageStatus(reader, caller.workspaceId, id) : undefined;
-	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
+	const message = isId('msg', id) ? await findMessageStatus(reader, caller.workspaceId, id) : undefined;
+	if (!message || message.mode !== (visibleMode(caller) ?? message.mode)) {
 		throw apiError('message_not_found');
 	}
-	return found;
+	return message;
 }
 
 /**

@@ -20,7 +20,7 @@ type Tag =
 	| 'Operation';
 
 /** A successful response: its status, its meaning, and its body, or `null` if it has none. */
-export type Answer = readonly [status: number, meaning: string, body: TSchema | null];
+export type SuccessResponse = readonly [status: number, meaning: string, body: TSchema | null];
 
 export type Description = {
 	readonly tag: Tag;
@@ -28,9 +28,9 @@ export type Description = {
 	readonly summary: string;
 	/** What the summary does not say, in Markdown. */
 	readonly description?: string;
-	readonly answer: Answer;
+	readonly answer: SuccessResponse;
 	/** A second kind of success. */
-	readonly otherAnswer?: Answer;
+	readonly otherAnswer?: SuccessResponse;
 	/** Error codes of this route, in addition to those of every route of its kind. */
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that people open: the other statuses whose body is a page, with their meanings. */

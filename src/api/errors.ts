@@ -98,10 +98,10 @@ function toStatus(error: unknown): number | undefined {
 
 type HttpSocket = Socket & {_httpMessage?: {headersSent: boolean; req: IncomingMessage} | null};
 
-type Answer = {readonly status: number; readonly error: ApiError};
+type ErrorResponse = {readonly status: number; readonly error: ApiError};
 
-const malformed: Answer = {status: 400, error: apiError('bad_request')};
-const answers: Readonly<Record<string, Answer>> = {
+const malformed: ErrorResponse = {status: 400, error: apiError('bad_request')};
+const responses: Readonly<Record<string, ErrorResponse>> = {
 	ERR_HTTP_REQUEST_TIMEOUT: {
 		status: 408,
 		error: apiError('bad_request', {message: 'The request did not arrive within the time limit.'}),
@@ -120,7 +120,7 @@ export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, so
 		return;
 	}
 
-	const {status, error: failure} = answers[error.code ?? ''] ?? malformed;
+	const {status, error: failure} = responses[error.code ?? ''] ?? malformed;
 	const id = newId('req');
 	const body = JSON.stringify(errorBody(failure, id));
 	socket.end(

@@ -15,7 +15,7 @@ export type ItemLimits = {
 	/** The name of the list, also used in violations. */
 	readonly list: string;
 	/** The maximum number of items that are parsed. Further ones are only counted. */
-	readonly most: number;
+	readonly max: number;
 	readonly values: number;
 	/** The maximum size of an item. A larger one is not parsed. */
 	readonly bytes: number;
@@ -35,14 +35,14 @@ type List = {
 	unreadNames: number;
 };
 
-export type ScanFault = {readonly violation: Violation} | {readonly message: string};
+export type ScanProblem = {readonly violation: Violation} | {readonly message: string};
 
 /** The result of a scan. It is meaningless if the bytes are not JSON. */
-type Seen = {
+type ScanResult = {
 	readonly names: number;
 	readonly values: number;
 	/** Whether a number has a sign, a point, an exponent or over 15 digits, so that JavaScript may respell it. */
-	readonly oddNumbers: boolean;
+	readonly hasOddNumbers: boolean;
 	/** The first list in the root object that is not empty; `null` if there is none or items were not requested. */
 	readonly list: List | null;
 };
@@ -75,21 +75,21 @@ const plainDigits = 15;
  * It is a class so that V8 compiles its methods once: closures created for each body would lose their compiled code.
  */
 export class JsonScan {
-	readonly #most: number;
+	readonly #max: number;
 	readonly #itemLimits: ItemLimits | undefined;
 	readonly #maxInPart: number;
 	#offset = 0;
 	#depth = 0;
 	#names = 0;
 	#values = 0;
-	#inString = false;
+	#isInString = false;
 	/** The number of bytes of the next piece that are escaped by a backslash at the end of this one. */
 	#skipped = 0;
 	/** The number of digits of the current number. */
 	#digits = 0;
-	#oddNumbers = false;
+	#hasOddNumbers = false;
 	/** Whether a bracket was opened and nothing has followed it yet. */
-	#fresh = false;
+	#isJustOpened = false;
 	/** The highest number of values allowed so far: in total, in this item, or around the items. */
 	#cap: number;
 	#list: List | null = null;
@@ -102,18 +102,18 @@ export class JsonScan {
 	#valuesOfItems = 0;
 
 	constructor({values, items}: JsonLimits) {
-		this.#most = values;
+		this.#max = values;
 		this.#itemLimits = items;
 		this.#maxInPart = items?.values ?? values;
 		this.#cap = Math.min(values, this.#maxInPart);
 	}
 
 	/** Scans a piece. Returns the first problem, or `null`. */
-	feed(bytes: Buffer): ScanFault | null {
+	feed(bytes: Buffer): ScanProblem | null {
 		// One character per byte: `indexOf` then finds the end of a string quickly.
 		const text = bytes.toString('latin1');
 		const {length} = text;
-		for (let index = this.#inString ? this.#endOfString(text, this.#skipped) + 1 : 0; index < length; index++) {
+		for (let index = this.#isInString ? this.#endOfString(text, this.#skipped) + 1 : 0; index < length; index++) {
 			const byte = text.charCodeAt(index);
 			if (byte <= lastWhitespace) {
 				continue;
@@ -122,8 +122,8 @@ export class JsonScan {
 				this.#close(this.#offset + index);
 				continue;
 			}
-			if (this.#fresh) {
-				this.#fresh = false;
+			if (this.#isJustOpened) {
+				this.#isJustOpened = false;
 				this.#values++;
 			}
 			if (byte === quote) {
@@ -139,9 +139,9 @@ export class JsonScan {
 				this.#separate(this.#offset + index);
 				this.#digits = 0;
 			} else if (byte === openBracket || byte === openBrace) {
-				const fault = this.#open(byte, this.#offset + index);
-				if (fault) {
-					return fault;
+				const problem = this.#open(byte, this.#offset + index);
+				if (problem) {
+					return problem;
 				}
 			} else {
 				this.#readNumber(byte);
@@ -154,37 +154,37 @@ export class JsonScan {
 		return null;
 	}
 
-	seen(): Seen {
+	result(): ScanResult {
 		return {
 			names: this.#names,
 			values: this.#values,
-			oddNumbers: this.#oddNumbers,
+			hasOddNumbers: this.#hasOddNumbers,
 			list: this.#isInList ? null : this.#list,
 		};
 	}
 
 	#beginItem(start: number, valuesBefore: number): void {
 		this.#item = {start, names: this.#names, values: valuesBefore};
-		this.#cap = Math.min(this.#most, valuesBefore + this.#maxInPart);
+		this.#cap = Math.min(this.#max, valuesBefore + this.#maxInPart);
 	}
 
-	#endItem(of: List, {most, bytes}: ItemLimits, end: number): void {
+	#endItem(of: List, {max, bytes}: ItemLimits, end: number): void {
 		this.#valuesOfItems += this.#values - this.#item.values;
-		const isRead = of.length < most && end - this.#item.start <= bytes;
-		if (of.length < most) {
+		const isRead = of.length < max && end - this.#item.start <= bytes;
+		if (of.length < max) {
 			of.items.push(isRead ? [this.#item.start, end] : null);
 		}
 		of.length++;
 		of.unreadNames += isRead ? 0 : this.#names - this.#item.names;
 	}
 
-	#tooMany(): ScanFault {
+	#tooMany(): ScanProblem {
 		const refuse = (field: string, allowed: number) => ({
 			violation: {field, message: `must have at most ${allowed} names and list elements`},
 		});
 		const list = this.#itemLimits?.list;
-		if (this.#values > this.#most) {
-			return refuse(list ?? 'body', this.#most);
+		if (this.#values > this.#max) {
+			return refuse(list ?? 'body', this.#max);
 		}
 		return refuse(
 			list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body',
@@ -192,9 +192,9 @@ export class JsonScan {
 		);
 	}
 
-	#open(bracket: number, at: number): ScanFault | null {
+	#open(bracket: number, at: number): ScanProblem | null {
 		this.#depth++;
-		this.#fresh = true;
+		this.#isJustOpened = true;
 		if (this.#depth === nameDepth) {
 			this.#hasNames = bracket === openBrace;
 		} else if (
@@ -215,16 +215,16 @@ export class JsonScan {
 
 	#close(at: number): void {
 		if (this.#itemLimits && this.#list && this.#isInList && this.#depth === itemDepth) {
-			if (!this.#fresh) {
+			if (!this.#isJustOpened) {
 				this.#endItem(this.#list, this.#itemLimits, at);
 				this.#list.end = at;
 			}
-			this.#cap = Math.min(this.#most, this.#valuesOfItems + this.#list.length + this.#maxInPart);
-			this.#list = this.#fresh ? null : this.#list;
+			this.#cap = Math.min(this.#max, this.#valuesOfItems + this.#list.length + this.#maxInPart);
+			this.#list = this.#isJustOpened ? null : this.#list;
 			this.#isInList = false;
 		}
 		this.#depth--;
-		this.#fresh = false;
+		this.#isJustOpened = false;
 	}
 
 	#separate(at: number): void {
@@ -238,10 +238,10 @@ export class JsonScan {
 	#readNumber(byte: number): void {
 		if (byte >= zero && byte <= nine) {
 			this.#digits++;
-			this.#oddNumbers ||= this.#digits > plainDigits;
+			this.#hasOddNumbers ||= this.#digits > plainDigits;
 		} else {
 			// `-`, `+` and the point are below 0. Without digits before it, an `e` belongs to `true` or `false`.
-			this.#oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && this.#digits > 0);
+			this.#hasOddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && this.#digits > 0);
 		}
 	}
 
@@ -251,8 +251,8 @@ export class JsonScan {
 		while (end !== -1 && isEscaped(text, start, end)) {
 			end = text.indexOf('"', end + 1);
 		}
-		this.#inString = end === -1;
-		if (this.#inString) {
+		this.#isInString = end === -1;
+		if (this.#isInString) {
 			this.#skipped = isEscaped(text, start, text.length) ? 1 : 0;
 			return text.length;
 		}
@@ -272,10 +272,10 @@ function isEscaped(text: string, start: number, at: number): boolean {
 	return (at - before) % 2 === 0;
 }
 
-export type ParsedJson = {readonly ok: true; readonly value: unknown} | Fault;
+export type ParsedJson = {readonly ok: true; readonly value: unknown} | Problem;
 
-type Part = {readonly ok: true; readonly value: unknown; readonly names: number} | Fault;
-type Fault = {readonly ok: false; readonly fault: string};
+type Part = {readonly ok: true; readonly value: unknown; readonly names: number} | Problem;
+type Problem = {readonly ok: false; readonly problem: string};
 
 /** Stands for an item that is too large to be parsed. */
 export const oversized = Symbol('oversized');
@@ -293,9 +293,12 @@ const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
  * `constructor.prototype`. The fault is a sentence for the user. A scan must have accepted the bytes: it counts the
  * names and limits the depth.
  */
-export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'names' | 'oddNumbers'>): ParsedJson {
+export function parseJson(
+	bytes: Uint8Array,
+	{names, hasOddNumbers}: Pick<ScanResult, 'names' | 'hasOddNumbers'>,
+): ParsedJson {
 	const text = decode(bytes, ofDocument);
-	return text === null ? notUtf8 : once(parsePart(text, oddNumbers), names);
+	return text === null ? notUtf8 : once(parsePart(text, hasOddNumbers), names);
 }
 
 /**
@@ -304,14 +307,14 @@ export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'na
  */
 export async function parseLargeJson(
 	body: Body,
-	{names, list, oddNumbers}: Seen,
+	{names, list, hasOddNumbers}: ScanResult,
 	listName: string | null,
 ): Promise<ParsedJson> {
 	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
 	const around = await readPart(
 		() =>
 			spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all(),
-		{decoder: ofDocument, oddNumbers},
+		{decoder: ofDocument, hasOddNumbers},
 	);
 	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;
 	if (!around.ok || !spans || !Array.isArray(root?.[listName as string])) {
@@ -319,23 +322,23 @@ export async function parseLargeJson(
 	}
 
 	const items: unknown[] = [];
-	let kept = around.names;
+	let nameCount = around.names;
 	for (const span of spans.items) {
 		if (span === null) {
 			items.push(oversized);
 			continue;
 		}
-		const item = await readPart(() => body.between(...span), {decoder: ofPart, oddNumbers});
+		const item = await readPart(() => body.between(...span), {decoder: ofPart, hasOddNumbers});
 		body.drop(span[1]);
 		if (!item.ok) {
 			return item;
 		}
-		kept += item.names;
+		nameCount += item.names;
 		items.push(item.value);
 	}
 	const unread = new Array(spans.length - items.length).fill(null);
 	return once(
-		{ok: true, value: {...root, [listName as string]: items.concat(unread)}, names: kept},
+		{ok: true, value: {...root, [listName as string]: items.concat(unread)}, names: nameCount},
 		names - spans.unreadNames,
 	);
 }
@@ -343,13 +346,13 @@ export async function parseLargeJson(
 /** Uses two slices, because decoding and parsing a megabyte both take noticeable time. */
 async function readPart(
 	bytes: () => Uint8Array,
-	{decoder, oddNumbers}: {readonly decoder: TextDecoder; readonly oddNumbers: boolean},
+	{decoder, hasOddNumbers}: {readonly decoder: TextDecoder; readonly hasOddNumbers: boolean},
 ): Promise<Part> {
 	const text = await inSlice(() => decode(bytes(), decoder));
-	return text === null ? notUtf8 : await inSlice(() => parsePart(text, oddNumbers));
+	return text === null ? notUtf8 : await inSlice(() => parsePart(text, hasOddNumbers));
 }
 
-function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<Seen['list']>): unknown {
+function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<ScanResult['list']>): unknown {
 	const text = nameEnd - nameStart <= maxNameLength ? decode(body.between(nameStart, nameEnd), ofPart) : null;
 	const part = text === null ? notUtf8 : parsePart(text, false);
 	return part.ok ? part.value : null;
@@ -363,16 +366,16 @@ function decode(bytes: Uint8Array, decoder: TextDecoder): string | null {
 	}
 }
 
-function parsePart(text: string, oddNumbers: boolean): Part {
+function parsePart(text: string, hasOddNumbers: boolean): Part {
 	let value: unknown;
 	try {
-		value = oddNumbers ? parseExact(text, variables) : JSON.parse(text);
+		value = hasOddNumbers ? parseExact(text, variables) : JSON.parse(text);
 	} catch {
-		return fault('The body is not valid JSON.');
+		return problem('The body is not valid JSON.');
 	}
 	const names = countKept(value);
 	return names === null
-		? fault('The body has a name that is not allowed: __proto__ or constructor.prototype.')
+		? problem('The body has a name that is not allowed: __proto__ or constructor.prototype.')
 		: {ok: true, value, names};
 }
 
@@ -383,7 +386,7 @@ function once(part: Part, names: number): ParsedJson {
 	}
 	return part.names === names
 		? {ok: true, value: part.value}
-		: fault('The body has the same name twice in one object.');
+		: problem('The body has the same name twice in one object.');
 }
 
 // Returns the number of names of all objects in the value, or `null` if a name could pollute a prototype.
@@ -392,16 +395,16 @@ function countKept(value: unknown): number | null {
 		return 0;
 	}
 
-	let kept = 0;
+	let count = 0;
 	if (Array.isArray(value)) {
 		for (const item of value) {
 			const inside = countKept(item);
 			if (inside === null) {
 				return null;
 			}
-			kept += inside;
+			count += inside;
 		}
-		return kept;
+		return count;
 	}
 
 	// Object.entries takes twice as long, and objects from JSON.parse have no inherited names.
@@ -411,17 +414,17 @@ function countKept(value: unknown): number | null {
 		if (inside === null) {
 			return null;
 		}
-		kept += inside + 1;
+		count += inside + 1;
 	}
-	return kept;
+	return count;
 }
 
 function hasPrototype(value: unknown): boolean {
 	return typeof value === 'object' && value !== null && Object.hasOwn(value, 'prototype');
 }
 
-function fault(text: string): Fault {
-	return {ok: false, fault: text};
+function problem(text: string): Problem {
+	return {ok: false, problem: text};
 }
 
-const notUtf8 = fault('The body is not valid UTF-8.');
+const notUtf8 = problem('The body is not valid UTF-8.');

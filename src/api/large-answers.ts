@@ -102,10 +102,10 @@ export function createAnswerBounds(seats = new AnswerSeats()) {
 				done();
 				return;
 			}
-			const gone = new AbortController();
-			const leaveQueue = () => gone.abort();
+			const controller = new AbortController();
+			const leaveQueue = () => controller.abort();
 			raw.once('close', leaveQueue);
-			void seats.wait(ownerOf(request), gone.signal).then(leave => {
+			void seats.wait(ownerOf(request), controller.signal).then(leave => {
 				raw.off('close', leaveQueue);
 				request.leaveSeat = leave ?? null;
 				done(leave === undefined ? tooMany() : undefined);

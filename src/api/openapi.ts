@@ -6,15 +6,15 @@ import type {TSchema} from 'typebox';
 import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
 import {webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
-import type {Answer, Description} from './describe.ts';
+import type {Description, SuccessResponse} from './describe.ts';
 import {formExpected} from './errors.ts';
 
 /** The properties of a route that determine its common responses. */
 type RouteKind = Pick<Description, 'pages' | 'csv' | 'media'> & {
-	readonly answers: readonly Answer[];
+	readonly responses: readonly SuccessResponse[];
 	readonly errors: readonly ApiErrorCode[];
 	/** Whether the route requires a key. */
-	readonly keyed: boolean;
+	readonly needsKey: boolean;
 	/** Whether the route reads a body, required or not. */
 	readonly hasBody: boolean;
 	readonly hasQuery: boolean;
@@ -34,13 +34,13 @@ const retried: ReadonlySet<number> = new Set([429, 503]);
 
 /** Returns the responses of a route by status, with their headers and an example for each error code. */
 export function toResponses(route: RouteKind): Record<string, unknown> {
-	const headers = {...requestId, ...(route.keyed && rateLimit)};
+	const headers = {...requestId, ...(route.needsKey && rateLimit)};
 	const responses: Record<string, unknown> = {};
 	const {pages, csv, media = pages && 'text/html'} = route;
 	const asCsv = csv && {
 		'text/csv': {schema: Type.String({description: `All rows, with the columns ${csv.join(', ')}.`})},
 	};
-	for (const [status, meaning, body] of route.answers) {
+	for (const [status, meaning, body] of route.responses) {
 		const own = body
 			? {[media ?? 'application/json']: {schema: body}}
 			: media && {[media]: {schema: Type.String()}};
@@ -56,7 +56,7 @@ export function toResponses(route: RouteKind): Record<string, unknown> {
 			content: content(errorEnvelope, toExamples(codes, route)),
 		};
 	}
-	if (route.keyed) {
+	if (route.needsKey) {
 		const description = 'The key is missing, unknown, revoked or expired.';
 		responses[401] = {description, headers: requestId, content: content(unauthorized)};
 	}
@@ -67,10 +67,10 @@ export function toResponses(route: RouteKind): Record<string, unknown> {
  * Returns the errors that every route of this kind may return. 400 also covers paths that cannot be decoded. 408 and
  * 431 happen before a route is known, so they are not listed.
  */
-function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
+function generalErrors({needsKey, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
-		...(keyed ? (['insufficient_scope', 'rate_limited'] as const) : []),
-		...((hasBody || keyed) && !pages ? (['bad_request'] as const) : []),
+		...(needsKey ? (['insufficient_scope', 'rate_limited'] as const) : []),
+		...((hasBody || needsKey) && !pages ? (['bad_request'] as const) : []),
 		...(hasBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
 		...((hasBody || hasQuery) && !pages ? (['validation_failed'] as const) : []),
 		'internal_error',
@@ -329,9 +329,9 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 		...(scope !== undefined && {security: [{key: []}]}),
 		response: toResponses({
 			...others,
-			answers: otherAnswer ? [answer, otherAnswer] : [answer],
+			responses: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
-			keyed: scope !== undefined,
+			needsKey: scope !== undefined,
 			// The body of a GET is ignored.
 			hasBody: route.method !== 'GET',
 			hasQuery: schema.querystring !== undefined,

@@ -37,10 +37,10 @@ export function describeApi(api: FastifyInstance, version: string): void {
 			routes.push(route);
 		}
 	});
-	let made: Promise<FastifyInstance> | undefined;
+	let instance: Promise<FastifyInstance> | undefined;
 	api.decorate('pages', () => {
-		made ??= import('./openapi.ts').then(({makePages}) => makePages(routes, version));
-		return made;
+		instance ??= import('./openapi.ts').then(({makePages}) => makePages(routes, version));
+		return instance;
 	});
 }
 

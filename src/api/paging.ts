@@ -50,9 +50,9 @@ export async function readPage<Row extends {readonly id: string}>({
 /** Turns a reader into a scan. It reads one row more than requested, to know whether there is a next page. */
 export function toScan<Row extends {readonly id: string}>(read: PageOptions<Row>['read']): Scan<Row> {
 	return async ({after, limit}) => {
-		const found = await read({after, limit: limit + 1});
-		const rows = found.slice(0, limit);
-		return {rows, next: found.length > limit ? (rows.at(-1)?.id ?? null) : null};
+		const results = await read({after, limit: limit + 1});
+		const rows = results.slice(0, limit);
+		return {rows, next: results.length > limit ? (rows.at(-1)?.id ?? null) : null};
 	};
 }
 

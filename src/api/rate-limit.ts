@@ -34,11 +34,11 @@ type Window = {
 	/** The part that this node may use: everything if it does not share the window. */
 	sharedOut: number;
 	/** The total assigned to all nodes, as far as this node knows. */
-	given: number;
+	assigned: number;
 	/** For limits up to this one, nothing is left for any node. */
 	spentAt: number;
 	/** The number of sends that requests are waiting for. */
-	wanted: number;
+	requested: number;
 	asking: Promise<void> | null;
 };
 
@@ -81,7 +81,7 @@ export class KeyRateLimits implements RateLimits {
 		if (window?.end !== end) {
 			return {limit: requests, remaining: requests, reset: end / 1000};
 		}
-		const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.given - window.sharedOut) : 0;
+		const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.assigned - window.sharedOut) : 0;
 		return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
 	}
 
@@ -92,12 +92,12 @@ export class KeyRateLimits implements RateLimits {
 		}
 		const {keyId} = caller;
 		const window = this.#windowOf(keyId, bucket, limit);
-		const taken = takeLeased(window, limit, n);
-		if (taken === n || window.spentAt >= limit.requests) {
-			return taken;
+		const granted = takeLeased(window, limit, n);
+		if (granted === n || window.spentAt >= limit.requests) {
+			return granted;
 		}
 		const part = {keyId, bucket, end: window.end, limit: limit.requests};
-		return this.#takeShared(window, limit, part, n - taken).then(more => taken + more);
+		return this.#takeShared(window, limit, part, n - granted).then(more => granted + more);
 	}
 
 	#limitOf({rateLimit}: Caller): RateLimit | null {
@@ -121,9 +121,9 @@ export class KeyRateLimits implements RateLimits {
 			end,
 			used: 0,
 			sharedOut,
-			given: 0,
+			assigned: 0,
 			spentAt: sharedOut,
-			wanted: 0,
+			requested: 0,
 			asking: null,
 		};
 		this.#windows[bucket].set(keyId, window);
@@ -142,13 +142,13 @@ export class KeyRateLimits implements RateLimits {
 	}
 
 	/** Requests a part from the store. If the store fails, this node counts alone: it cannot accept sends anyway. */
-	async #ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
-		const wants = window.wanted;
+	async #ask(window: Window, part: Omit<PartAsked, 'wants' | 'defaultPart'>): Promise<void> {
+		const wants = window.requested;
 		const defaultPart = Math.ceil(Math.max(window.used / ahead, part.limit / minPart));
 		try {
-			const {granted, given} = await (this.#share as SharePart)({...part, wants, usual: defaultPart});
+			const {granted, given} = await (this.#share as SharePart)({...part, wants, defaultPart});
 			window.sharedOut += granted;
-			window.given = given;
+			window.assigned = given;
 			window.spentAt = given >= part.limit ? part.limit : 0;
 		} catch {
 			window.sharedOut = Number.POSITIVE_INFINITY;
@@ -157,27 +157,27 @@ export class KeyRateLimits implements RateLimits {
 	}
 
 	/** Takes the missing sends as soon as other parts of the window are assigned to this node. */
-	async #takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'usual'>, n: number) {
-		let taken = 0;
-		window.wanted += n;
-		while (taken < n && window.spentAt < limit.requests) {
+	async #takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'defaultPart'>, n: number) {
+		let granted = 0;
+		window.requested += n;
+		while (granted < n && window.spentAt < limit.requests) {
 			window.asking ??= this.#ask(window, part).finally(() => {
 				window.asking = null;
 			});
 			await window.asking;
-			const more = takeLeased(window, limit, n - taken);
-			window.wanted -= more;
-			taken += more;
+			const more = takeLeased(window, limit, n - granted);
+			window.requested -= more;
+			granted += more;
 		}
-		window.wanted -= n - taken;
-		return taken;
+		window.requested -= n - granted;
+		return granted;
 	}
 }
 
 function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
-	const taken = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
-	window.used += taken;
-	return taken;
+	const granted = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
+	window.used += granted;
+	return granted;
 }
 
 function endOfWindow({windowMs}: RateLimit, now: number): number {
@@ -201,18 +201,18 @@ export type FailureLimit = (ip: string, failures?: 0 | 1) => number | null;
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
 	const clients = new LRUCache<string, {since: number; n: number}>(atMost(maxClients));
 	return (ip, failures = 1) => {
-		const most = limit();
-		if (most === null) {
+		const max = limit();
+		if (max === null) {
 			return null;
 		}
 		const now = clock.monotonic();
 		const network = clientNetwork(ip);
 		let client = clients.get(network);
-		if (!client || now - client.since >= most.windowMs) {
+		if (!client || now - client.since >= max.windowMs) {
 			client = {since: now, n: 0};
 			clients.set(network, client);
 		}
 		client.n += failures;
-		return client.n <= most.requests ? null : client.since + most.windowMs - now;
+		return client.n <= max.requests ? null : client.since + max.windowMs - now;
 	};
 }

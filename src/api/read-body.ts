@@ -1,10 +1,10 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import {createBody} from './body.ts';
-import {BodyRoom, type Place} from './body-room.ts';
+import {BodyRoom, type Reservation} from './body-room.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
-import {type JsonLimits, JsonScan, type ParsedJson, parseJson, parseLargeJson, type ScanFault} from './json.ts';
+import {type JsonLimits, JsonScan, type ParsedJson, parseJson, parseLargeJson, type ScanProblem} from './json.ts';
 import {inSlice} from './turns.ts';
 
 declare module 'fastify' {
@@ -18,7 +18,7 @@ declare module 'fastify' {
 		/** Whether the body is so large that it is processed in slices. */
 		isHeavy: boolean;
 		/** The memory reserved for a large body. */
-		place: Place | null;
+		place: Reservation | null;
 	}
 }
 
@@ -84,12 +84,12 @@ class BodyReading {
 		const body = this.#body;
 		body.add(chunk);
 		this.#pieces++;
-		const fault =
+		const problem =
 			body.length() > this.#options.bodyLimit
 				? apiError('payload_too_large')
-				: (toFault(this.#scan.feed(chunk)) ?? this.#crumbled());
-		if (fault) {
-			this.#end(fault);
+				: (toProblem(this.#scan.feed(chunk)) ?? this.#crumbled());
+		if (problem) {
+			this.#end(problem);
 		} else if (body.length() > large && !this.#growPlace(chunk.length)) {
 			this.#options.payload.pause();
 		}
@@ -125,26 +125,26 @@ class BodyReading {
 			return;
 		}
 		this.#stop();
-		const seen = this.#scan.seen();
-		request.isHeavy = body.length() > large || seen.values > manyValues;
+		const scanned = this.#scan.result();
+		request.isHeavy = body.length() > large || scanned.values > manyValues;
 		if (body.length() === 0) {
 			done(null, undefined);
 		} else if (!request.isHeavy) {
-			this.#answer(parseJson(body.all(), seen));
-		} else if (body.length() - (seen.list ? seen.list.end - seen.list.start : 0) > large && limits.items) {
-			done(toFault({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
+			this.#complete(parseJson(body.all(), scanned));
+		} else if (body.length() - (scanned.list ? scanned.list.end - scanned.list.start : 0) > large && limits.items) {
+			done(toProblem({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
 		} else {
 			// Later steps, such as the checks of a send, run in a slice of their own.
-			parseLargeJson(body, seen, limits.items?.list ?? null)
-				.then(parsed => inSlice(() => this.#answer(parsed)))
+			parseLargeJson(body, scanned, limits.items?.list ?? null)
+				.then(parsed => inSlice(() => this.#complete(parsed)))
 				.catch(done);
 		}
 	};
 
-	#answer(parsed: ParsedJson): void {
+	#complete(parsed: ParsedJson): void {
 		const {done} = this.#options;
 		if (!parsed.ok) {
-			done(apiError('bad_request', {message: parsed.fault}));
+			done(apiError('bad_request', {message: parsed.problem}));
 		} else if (parsed.value === null) {
 			done(bodyMissing());
 		} else {
@@ -169,11 +169,11 @@ class BodyReading {
 	readonly #onError = (): void => this.#end(apiError('bad_request'));
 }
 
-function toFault(fault: ScanFault | null): ApiError | null {
-	if (fault === null) {
+function toProblem(problem: ScanProblem | null): ApiError | null {
+	if (problem === null) {
 		return null;
 	}
-	return 'violation' in fault
-		? apiError('validation_failed', {violations: [fault.violation]})
-		: apiError('bad_request', fault);
+	return 'violation' in problem
+		? apiError('validation_failed', {violations: [problem.violation]})
+		: apiError('bad_request', problem);
 }

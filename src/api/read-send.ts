@@ -2,7 +2,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import {isObject} from '../kit/exact-json.ts';
-import {addedFault, addedName} from '../mail/added-header.ts';
+import {addedName, addedProblem} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
@@ -12,7 +12,7 @@ import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
-import {base64Fault, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
+import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
 import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from './schemas/send.ts';
 import {compileCheck, joinField, maxViolations} from './validate.ts';
 
@@ -34,7 +34,7 @@ export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
 	read(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
 function read(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sender, now: number): ReadSend {
-	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments, now)].slice(
+	const violations = [...check(withoutEmptyPreferences(body)), ...fieldProblems(body, caller.attachments, now)].slice(
 		0,
 		maxViolations,
 	);
@@ -97,14 +97,14 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send 
 }
 
 /** Returns violations that no schema expresses: combinations of fields, and the allowed header fields. */
-function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: number): Violation[] {
+function fieldProblems(body: unknown, limits: AttachmentLimits | undefined, now: number): Violation[] {
 	if (!isObject(body)) {
 		return [];
 	}
 	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, replyTracking, sendAt} = body;
-	const fields = isObject(headers) ? headerFaults(headers) : [];
+	const fields = isObject(headers) ? headerProblems(headers) : [];
 	if (Array.isArray(attachments)) {
-		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
+		fields.push(...contentIdProblems(attachments), ...(limits ? fileProblems(attachments, limits) : []));
 	}
 	const isThreaded =
 		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
@@ -127,21 +127,21 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	return fields;
 }
 
-function headerFaults(headers: Record<string, unknown>): Violation[] {
+function headerProblems(headers: Record<string, unknown>): Violation[] {
 	const seen = new Set<string>();
 	// The schema rejects sends with too many headers.
 	return Object.entries(headers)
 		.slice(0, maxViolations)
 		.flatMap(([name, value]) => {
-			const fault = seen.has(name.toLowerCase())
+			const problem = seen.has(name.toLowerCase())
 				? 'must appear only once, regardless of case'
-				: addedFault(name, typeof value === 'string' ? value : '-');
+				: addedProblem(name, typeof value === 'string' ? value : '-');
 			seen.add(name.toLowerCase());
-			return fault === null ? [] : [{field: joinField('headers', name), message: fault}];
+			return problem === null ? [] : [{field: joinField('headers', name), message: problem}];
 		});
 }
 
-function contentIdFaults(attachments: readonly unknown[]): Violation[] {
+function contentIdProblems(attachments: readonly unknown[]): Violation[] {
 	const ids = attachments.map(file => (isObject(file) ? file.contentId : undefined));
 	return ids.flatMap((id, n) =>
 		typeof id === 'string' && ids.indexOf(id) < n
@@ -151,16 +151,16 @@ function contentIdFaults(attachments: readonly unknown[]): Violation[] {
 }
 
 /** Returns violations of the workspace's attachment limits, which the schema of wide sends does not know. */
-function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLimits): Violation[] {
-	if (attachments.length > most) {
-		return attachments.length > widestAttachments.most
+function fileProblems(attachments: readonly unknown[], {max, bytes}: AttachmentLimits): Violation[] {
+	if (attachments.length > max) {
+		return attachments.length > widestAttachments.max
 			? []
-			: [{field: 'attachments', message: `must have at most ${most} items`}];
+			: [{field: 'attachments', message: `must have at most ${max} items`}];
 	}
 	return attachments.flatMap((file, n) => {
 		const content = isObject(file) && typeof file.content === 'string' ? file.content : '';
-		const fault = formats['large-file'](content) === null ? base64Fault(content, bytes) : null;
-		return fault === null ? [] : [{field: `attachments[${n}].content`, message: fault}];
+		const problem = formats['large-file'](content) === null ? base64Problem(content, bytes) : null;
+		return problem === null ? [] : [{field: `attachments[${n}].content`, message: problem}];
 	});
 }
 
@@ -200,16 +200,16 @@ function json(value: object | undefined, text: (value: object) => string = JSON.
 export function limitSends(limits: RateLimits, clock: Clock) {
 	return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
 		const caller = requireCaller(request);
-		const taken = limits.take(caller, 'send', 1);
+		const granted = limits.take(caller, 'send', 1);
 		const go = (n: number) => {
 			const allowance = limits.read(caller, 'send');
 			showAllowance(reply, allowance);
 			done(n === 1 ? undefined : rateLimited(allowance, clock.now()));
 		};
-		if (typeof taken === 'number') {
-			go(taken);
+		if (typeof granted === 'number') {
+			go(granted);
 		} else {
-			void taken.then(go);
+			void granted.then(go);
 		}
 	};
 }

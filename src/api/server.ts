@@ -67,9 +67,9 @@ export type ApiOptions = {
 		readonly request: number;
 		readonly check: number;
 		/** How long the client may pause within a rejected body before its connection is closed. */
-		readonly rest: number;
+		readonly drain: number;
 		/** How long a client may take to read its response. */
-		readonly answer: number;
+		readonly response: number;
 		/** How long shutdown waits for incomplete requests, whose bodies may never end. */
 		readonly stop?: number;
 	};
@@ -80,7 +80,7 @@ const maxHeaderSize = 16 * 1024;
 // As long as a request line can be: the id pattern rejects malformed ids of any length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
-const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
+const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, drain: 1000, response: 30_000, stop: 2000};
 
 /**
  * Creates the HTTP server of the API. This folder validates requests, authenticates keys, describes the routes and
@@ -159,12 +159,12 @@ function addHooks(api: Api, timeouts: Timeouts, onAnswered: ApiOptions['onAnswer
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
-	const answers = createAnswerBounds();
+	const bounds = createAnswerBounds();
 	api.decorateRequest('leaveSeat', null);
-	api.addHook('preHandler', answers.enter);
-	api.addHook('onSend', answers.send);
-	api.addHook('onSend', createRestReader(timeouts.rest));
-	api.addHook('onSend', createUnreadLimit(timeouts.answer));
+	api.addHook('preHandler', bounds.enter);
+	api.addHook('onSend', bounds.send);
+	api.addHook('onSend', createRestReader(timeouts.drain));
+	api.addHook('onSend', createUnreadLimit(timeouts.response));
 	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
 		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
 		done();
@@ -173,8 +173,8 @@ function addHooks(api: Api, timeouts: Timeouts, onAnswered: ApiOptions['onAnswer
 
 function answerErrors(api: Api, {isUnavailable, report}: Pick<ApiOptions, 'isUnavailable' | 'report'>): void {
 	api.setErrorHandler((error, request, reply) => {
-		const answer = toApiError(error, isUnavailable);
-		if (answer.status >= 500 && !(error instanceof ApiError)) {
+		const failure = toApiError(error, isUnavailable);
+		if (failure.status >= 500 && !(error instanceof ApiError)) {
 			report(request, error);
 		}
 		// Fastify would close the connection after rejecting a body, and a client that is still sending would never see
@@ -182,7 +182,7 @@ function answerErrors(api: Api, {isUnavailable, report}: Pick<ApiOptions, 'isUna
 		if (reply.raw.shouldKeepAlive) {
 			reply.removeHeader('connection');
 		}
-		return sendError(reply, answer);
+		return sendError(reply, failure);
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
 }
@@ -311,9 +311,9 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
 function endAtStop(api: Api, incompleteMs: number): void {
 	/** The last response on each connection; `null` before the first request. */
 	const connections = new Map<Socket, ServerResponse | null>();
-	let closing = false;
+	let isClosing = false;
 	api.server.on('connection', socket => {
-		if (closing) {
+		if (isClosing) {
 			socket.destroy();
 			return;
 		}
@@ -322,7 +322,7 @@ function endAtStop(api: Api, incompleteMs: number): void {
 	});
 	api.server.on('request', ({socket}, response) => connections.set(socket, response));
 	api.addHook('onSend', (_request, reply, payload, done) => {
-		if (closing) {
+		if (isClosing) {
 			reply.header('connection', 'close');
 			// Makes `createRestReader` read the rest of the body first.
 			reply.raw.shouldKeepAlive = false;
@@ -330,7 +330,7 @@ function endAtStop(api: Api, incompleteMs: number): void {
 		done(null, payload);
 	});
 	api.addHook('preClose', async () => {
-		closing = true;
+		isClosing = true;
 		const end = (isEnded: (response: ServerResponse | null) => boolean) => {
 			for (const [socket, response] of connections) {
 				if (isEnded(response)) {

@@ -19,15 +19,15 @@ export async function threaded(
 	if (id === undefined) {
 		return send;
 	}
-	const found = isId('msg', id) ? await findAnswered(reader, caller.workspaceId, id) : undefined;
-	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
+	const original = isId('msg', id) ? await findAnswered(reader, caller.workspaceId, id) : undefined;
+	if (!original || original.mode !== (visibleMode(caller) ?? original.mode)) {
 		return null;
 	}
-	const messageId = submittedId([found]) ?? `<${messageIdOf(id, found.from)}>`;
+	const messageId = submittedId([original]) ?? `<${messageIdOf(id, original.from)}>`;
 	if (messageId.length > maxMessageIdLength) {
 		return null;
 	}
 	const extras = readExtras(send.extras);
-	const headers = [...answering(messageId, readExtras(found.extras).headers), ...(extras.headers ?? [])];
+	const headers = [...answering(messageId, readExtras(original.extras).headers), ...(extras.headers ?? [])];
 	return {...send, extras: extrasJson({...extras, headers})};
 }

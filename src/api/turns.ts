@@ -16,12 +16,12 @@ type Waiting = {readonly start: () => void};
 export function createTurns(maxWaiting = 8): Turns {
 	// A Map retains the order of insertion: the owner that was added first is next.
 	const owners = new Map<string, Waiting[]>();
-	let busy = false;
+	let isBusy = false;
 
 	function next(): void {
 		const [first] = owners;
 		if (!first) {
-			busy = false;
+			isBusy = false;
 			return;
 		}
 		const [owner, [piece, ...rest]] = first;
@@ -32,19 +32,19 @@ export function createTurns(maxWaiting = 8): Turns {
 		piece?.start();
 	}
 
-	function turn(owner: string): Promise<void> {
-		const mine = owners.get(owner) ?? [];
-		if (mine.length >= maxWaiting) {
+	function waitForTurn(owner: string): Promise<void> {
+		const own = owners.get(owner) ?? [];
+		if (own.length >= maxWaiting) {
 			throw unavailable();
 		}
-		return new Promise(resolve => owners.set(owner, [...mine, {start: resolve}]));
+		return new Promise(resolve => owners.set(owner, [...own, {start: resolve}]));
 	}
 
 	return async (owner, work) => {
-		if (busy) {
-			await turn(owner);
+		if (isBusy) {
+			await waitForTurn(owner);
 		}
-		busy = true;
+		isBusy = true;
 		try {
 			return await work();
 		} finally {
@@ -154,24 +154,24 @@ export function leaveAtEnd({raw}: FastifyReply, leave: () => void): void {
 
 /** Limits how many tasks each owner has in progress at once. */
 export class Seats {
-	readonly #most: number;
-	readonly #taken = new Map<string, number>();
+	readonly #max: number;
+	readonly #occupied = new Map<string, number>();
 
-	constructor(most: number) {
-		this.#most = most;
+	constructor(max: number) {
+		this.#max = max;
 	}
 
 	/** Takes a seat and returns the function that releases it, or `undefined` if the owner has none left. */
 	take(owner: string): (() => void) | undefined {
-		const count = this.#taken.get(owner) ?? 0;
-		if (count >= this.#most) {
+		const count = this.#occupied.get(owner) ?? 0;
+		if (count >= this.#max) {
 			return undefined;
 		}
-		this.#taken.set(owner, count + 1);
-		let left = false;
+		this.#occupied.set(owner, count + 1);
+		let isReleased = false;
 		return () => {
-			if (!left) {
-				left = true;
+			if (!isReleased) {
+				isReleased = true;
 				this.#leave(owner);
 			}
 		};
@@ -191,11 +191,11 @@ export class Seats {
 	}
 
 	#leave(owner: string): void {
-		const rest = (this.#taken.get(owner) ?? 1) - 1;
-		if (rest === 0) {
-			this.#taken.delete(owner);
+		const remaining = (this.#occupied.get(owner) ?? 1) - 1;
+		if (remaining === 0) {
+			this.#occupied.delete(owner);
 		} else {
-			this.#taken.set(owner, rest);
+			this.#occupied.set(owner, remaining);
 		}
 	}
 }

@@ -6,7 +6,7 @@ import type {Violation} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
 import {apiError, bodyMissing} from './errors.ts';
 import {type FormatName, formats} from './schemas/formats.ts';
-import {variablesFault} from './schemas/send.ts';
+import {variablesProblem} from './schemas/send.ts';
 
 /** Returns the violations of a value, at most twenty; none if it is valid. It may remove `null`s from the value. */
 type Check = (value: unknown) => readonly Violation[];
@@ -113,7 +113,7 @@ function createAjv(allErrors: boolean): Ajv {
 		keyword: 'variables',
 		type: 'object',
 		schemaType: 'boolean',
-		compile: () => (data: object) => variablesFault(data) === null,
+		compile: () => (data: object) => variablesProblem(data) === null,
 		errors: false,
 	});
 	// OpenAPI keywords for a query parameter that is an object.
@@ -124,14 +124,14 @@ function createAjv(allErrors: boolean): Ajv {
 		keyword: 'maxLength',
 		type: 'string',
 		schemaType: 'number',
-		compile: (most: number) => (text: string) => isAtMost(text, most),
+		compile: (max: number) => (text: string) => isAtMost(text, max),
 		errors: false,
 	});
 	return ajv;
 }
 
-function isAtMost(text: string, most: number): boolean {
-	return text.length <= most || (text.length <= 2 * most && [...text].length <= most);
+function isAtMost(text: string, max: number): boolean {
+	return text.length <= max || (text.length <= 2 * max && [...text].length <= max);
 }
 
 const types: Readonly<Record<string, string>> = {
@@ -154,7 +154,7 @@ const explanations: Readonly<Record<string, (error: ErrorObject) => string>> = {
 	uniqueItems: () => 'must not contain duplicates',
 	enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
 	format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
-	variables: ({data}) => variablesFault(data as object) ?? 'is not valid',
+	variables: ({data}) => variablesProblem(data as object) ?? 'is not valid',
 };
 
 function explain(error: ErrorObject): string {
@@ -177,8 +177,8 @@ function toFieldPath({instancePath, params}: ErrorObject, root: unknown): string
 
 /** Returns the path of the field `name` inside `path`. */
 export function joinField(path: string, name: string): string {
-	const shown = name.slice(0, maxFieldLength).replaceAll(/\p{Cs}/gu, '\ufffd');
-	return path === '' ? shown : `${path}.${shown}`;
+	const truncated = name.slice(0, maxFieldLength).replaceAll(/\p{Cs}/gu, '\ufffd');
+	return path === '' ? truncated : `${path}.${truncated}`;
 }
 
 function unescapePointer(name: string): string {
@@ -223,43 +223,45 @@ function withoutNulls(schema: Schema, value: unknown): void {
 }
 
 /** Returns the value without the parts that have too many items or fields. Each such part becomes a violation. */
-function withoutOversize(schema: Schema, value: unknown, path: string, found: Violation[]): unknown {
+function withoutOversize(schema: Schema, value: unknown, path: string, violations: Violation[]): unknown {
 	if (Array.isArray(value)) {
 		if (schema.maxItems !== undefined && value.length > schema.maxItems) {
-			found.push({field: path || 'body', message: `must have at most ${schema.maxItems} items`});
+			violations.push({field: path || 'body', message: `must have at most ${schema.maxItems} items`});
 			return undefined;
 		}
 		const {items} = schema;
-		return items?.properties ? value.map((one, n) => withoutOversize(items, one, `${path}[${n}]`, found)) : value;
+		return items?.properties
+			? value.map((one, n) => withoutOversize(items, one, `${path}[${n}]`, violations))
+			: value;
 	}
-	return isObject(value) ? objectWithoutOversize(schema, value, path, found) : value;
+	return isObject(value) ? objectWithoutOversize(schema, value, path, violations) : value;
 }
 
 function objectWithoutOversize(
 	schema: Schema,
 	value: Record<string, unknown>,
 	path: string,
-	found: Violation[],
+	violations: Violation[],
 ): unknown {
 	const {properties = {}, maxProperties} = schema;
 	const names = Object.keys(value);
-	const strict = schema.additionalProperties === false;
-	const most = maxProperties ?? (strict ? Object.keys(properties).length + namedUnknown : Number.POSITIVE_INFINITY);
-	if (names.length > most) {
-		found.push({
+	const isStrict = schema.additionalProperties === false;
+	const max = maxProperties ?? (isStrict ? Object.keys(properties).length + namedUnknown : Number.POSITIVE_INFINITY);
+	if (names.length > max) {
+		violations.push({
 			field: path || 'body',
-			message: strict ? 'has too many unknown fields' : `must have at most ${most} keys`,
+			message: isStrict ? 'has too many unknown fields' : `must have at most ${max} keys`,
 		});
 		return undefined;
 	}
-	if (!strict) {
+	if (!isStrict) {
 		return value;
 	}
 	const inside = (name: string) => (path === '' ? name : `${path}.${name}`);
 	return Object.fromEntries(
 		names.map(name => {
 			const property = Object.hasOwn(properties, name) ? properties[name] : undefined;
-			return [name, property ? withoutOversize(property, value[name], inside(name), found) : value[name]];
+			return [name, property ? withoutOversize(property, value[name], inside(name), violations) : value[name]];
 		}),
 	);
 }

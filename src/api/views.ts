@@ -195,7 +195,7 @@ export function domainRecordsView(
 }
 
 export const recordsView = (records: ReadonlyArray<DomainRecord & Partial<CheckedRecord>>, time = apiTime) =>
-	records.map(({everywhere: _, key, ...record}) => ({
+	records.map(({isPropagated: _, key, ...record}) => ({
 		...record,
 		// The value must not be published yet; the note says which setting to change first.
 		value: record.ready ? record.value : '',

@@ -56,8 +56,8 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 	for (let first = 0; first < options.messages; first += perTransaction) {
 		// The next messages are created while the engine writes these.
 		const count = Math.min(perTransaction, options.messages - first);
-		const made = makeMessages(options, first, count);
-		const messages = {...made, first, together, addresses, domains, data};
+		const generated = makeMessages(options, first, count);
+		const messages = {...generated, first, together, addresses, domains, data};
 		await writing;
 		options.onProgress?.(first);
 		writing = store.database.transaction(trx => insertFilled(trx, messages));

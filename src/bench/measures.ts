@@ -98,13 +98,13 @@ export async function serve(bench: Bench, shop: Shop, settings: Settings): Promi
 }
 
 /** Waits until the sink has counted `wanted` messages, or none arrive anymore. Returns how many are missing. */
-export async function arrival({count}: Pick<Sink, 'count'>, wanted: number): Promise<number> {
+export async function arrival({count}: Pick<Sink, 'count'>, expected: number): Promise<number> {
 	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
 		if (count() > seen) {
 			[seen, until] = [count(), performance.now() + waitLimitMs];
 		}
-		if (seen >= wanted || performance.now() > until) {
-			return Math.max(0, wanted - seen);
+		if (seen >= expected || performance.now() > until) {
+			return Math.max(0, expected - seen);
 		}
 	}
 }

@@ -5,7 +5,7 @@ export type SinkPolicy = {
 	/** Returns the reply to RCPT. After an empty reply, the session stays silent and reads nothing more. */
 	readonly rcpt: (address: string) => string;
 	/** Is called with each complete message, which is for the recipient that was accepted last. */
-	readonly taken: () => void;
+	readonly onMessage: () => void;
 };
 
 export const ok = '250 2.0.0 Ok\r\n';
@@ -20,7 +20,7 @@ const replies: Readonly<Record<string, string>> = {
 const last = /^(?:221|421)/m;
 
 /** Serves the part of SMTP (RFC 5321) that a pipelining client (RFC 2920) needs, and discards the messages. */
-export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
+export function serveSession(socket: Socket, {rcpt, onMessage}: SinkPolicy): void {
 	let isData = false;
 	let isOver = false;
 	let hasRecipient = false;
@@ -31,7 +31,7 @@ export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
 	socket.on('data', chunk => {
 		const bytes = Buffer.concat([rest, chunk]);
 		let at = 0;
-		let answer = '';
+		let output = '';
 		while (!isOver) {
 			const mark = isData ? endOfMail : '\r\n';
 			const end = bytes.indexOf(mark, at);
@@ -39,22 +39,22 @@ export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
 				break;
 			}
 			const reply = isData ? take() : replyTo(bytes.toString('latin1', at, end));
-			answer += reply;
+			output += reply;
 			isOver = reply === '' || last.test(reply);
 			at = end + mark.length;
 		}
 		// Of a message, keep only the last octets, which may be the beginning of its end marker.
 		rest = bytes.subarray(isData ? Math.max(at, bytes.length - endOfMail.length + 1) : at);
-		if (answer !== '') {
-			socket.write(answer);
+		if (output !== '') {
+			socket.write(output);
 		}
-		if (last.test(answer)) {
+		if (last.test(output)) {
 			socket.end();
 		}
 	});
 
 	function take(): string {
-		taken();
+		onMessage();
 		isData = false;
 		return '250 2.0.0 Taken\r\n';
 	}

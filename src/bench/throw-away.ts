@@ -42,7 +42,7 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
 	return await withStore(place, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
-			const address = parseAddress(benchSender, {utf8Local: false});
+			const address = parseAddress(benchSender, {allowsUtf8Local: false});
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
 			if (!workspace || !address.ok) {
 				throw new Error(`The store in ${place.folder} is not empty.`);

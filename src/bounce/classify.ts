@@ -24,7 +24,7 @@ const senderCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 export function createClassify(rules: readonly BounceRule[]): Classify {
 	return evidence => {
 		for (const facts of toFacts(evidence)) {
-			const rule = rules.find(candidate => holds(candidate, facts));
+			const rule = rules.find(candidate => matches(candidate, facts));
 			if (rule !== undefined) {
 				return judgement(rule, facts);
 			}
@@ -41,7 +41,7 @@ const undecided: Judgement = {
 	matched: null,
 };
 
-function holds(rule: BounceRule, {code, enhanced, class: digit, phase, host, text, said}: Facts): boolean {
+function matches(rule: BounceRule, {code, enhanced, class: digit, phase, host, text, said}: Facts): boolean {
 	return (
 		(rule.class === null || rule.class === digit) &&
 		(rule.phases === null || (phase !== null && rule.phases.includes(phase))) &&
@@ -60,11 +60,11 @@ function isBelow(host: string, name: string): boolean {
 
 function judgement(rule: BounceRule, facts: Facts): Judgement {
 	const category = asFarAsSaid(rule.category, facts);
-	const hard = suppresses(category);
+	const isHard = suppresses(category);
 	return {
 		category,
-		type: hard ? 'permanent' : 'transient',
-		suppresses: hard,
+		type: isHard ? 'permanent' : 'transient',
+		suppresses: isHard,
 		rule: rule.name,
 		matched: rule.text?.exec(facts.text)?.[0] ?? matchCodes(rule, facts),
 	};
@@ -151,18 +151,18 @@ function toFacts(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, maxTextLength);
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
-	const whole = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);
+	const textFacts = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);
 	// A reply without text has its text before the code: `The mailbox is full (550 5.1.1)`.
 	if (said === null || !/\p{L}{3}/u.test(plainText(said))) {
-		return [whole];
+		return [textFacts];
 	}
 	const code = codeIn(said, firstCode) ?? evidence.code ?? codeIn(text.slice(0, -said.length), anyCode);
-	return [facts({...evidence, code}, said, phase), whole];
+	return [facts({...evidence, code}, said, phase), textFacts];
 }
 
 function codeIn(text: string, codes: RegExp): number | null {
-	const found = codes.exec(text);
-	return found === null ? null : Number(found[1]);
+	const match = codes.exec(text);
+	return match === null ? null : Number(match[1]);
 }
 
 function facts({code, enhanced, status, host}: Evidence, text: string, phase: Phase | null): Facts {
@@ -206,8 +206,8 @@ function innermostReply(text: string): string | null {
 
 /** Returns a reply without an introduction, starting at the first reply code. */
 function firstReply(text: string): string | null {
-	const found = anyCode.exec(text);
-	return found === null || found.index === 0 ? null : text.slice(found.index + 1);
+	const match = anyCode.exec(text);
+	return match === null || match.index === 0 ? null : text.slice(match.index + 1);
 }
 
 const foreign = /[^\x00-\x7f]/;
@@ -266,7 +266,7 @@ export function plainText(text: string): string {
 }
 
 /** How mailers report the phase of the session: Postfix, Exim, qmail, DragonFly, OpenSMTPD, Sendmail. */
-const words: ReadonlyArray<readonly [RegExp, Phase]> = [
+const phasePatterns: ReadonlyArray<readonly [RegExp, Phase]> = [
 	[
 		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:the )?RCPT|RCPT[ _]TO command|\bRCPT command|RCPT_TO|SMTP:RCPT/i,
 		'rcpt',
@@ -312,12 +312,12 @@ const commands: Readonly<Record<string, Phase>> = {
 /** Returns the phase that a session reached according to a text, or `null` if the text does not say. */
 export function phaseIn(text: string): Phase | null {
 	const line = text.replace(/\s+/g, ' ');
-	const spoken = words.find(([pattern]) => pattern.test(line))?.[1];
-	return spoken ?? commands[refused.exec(line)?.[1]?.toLowerCase() ?? ''] ?? null;
+	const reportedPhase = phasePatterns.find(([pattern]) => pattern.test(line))?.[1];
+	return reportedPhase ?? commands[refused.exec(line)?.[1]?.toLowerCase() ?? ''] ?? null;
 }
 
 /** Longer replies are distinguished by their beginnings. */
-const longest = 300;
+const maxReplyLength = 300;
 const code = /^[245]\d\d$/;
 /** In a reply of several lines. */
 const firstOfMany = /^([245]\d\d)-/;
@@ -330,7 +330,7 @@ const variable = '…';
  * different recipients has the same wording. Codes at its beginning are retained.
  */
 export function toWording(reply: string): string {
-	const words = plainText(reply.slice(0, longest)).replace(firstOfMany, '$1 ').split(' ');
+	const words = plainText(reply.slice(0, maxReplyLength)).replace(firstOfMany, '$1 ').split(' ');
 	const first = code.test(words[0] ?? '') ? 1 : 0;
 	const codes = enhancedCode.test(words[first] ?? '') ? first + 1 : first;
 	return words

@@ -102,8 +102,8 @@ function parseConditions(
 		class: classOf(when.class, `${path}.class`, refuse),
 		code: codes(when.code, `${path}.code`, refuse),
 		enhanced: enhanced(when.enhanced, `${path}.enhanced`, refuse),
-		phases: words(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, refuse),
-		hosts: words(
+		phases: parseList(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, refuse),
+		hosts: parseList(
 			when.host,
 			`${path}.host`,
 			isHost,
@@ -135,8 +135,8 @@ function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
 /** Parses `550`, `55x`, `5xx` and `none`. */
 function codes(value: unknown, path: string, refuse: Refuse): RegExp | null {
 	const isCode = (one: string): one is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(one);
-	const given = words(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', refuse);
-	return given && new RegExp(`^(?:${given.map(one => one.replaceAll('x', '\\d')).join('|')})$`);
+	const list = parseList(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', refuse);
+	return list && new RegExp(`^(?:${list.map(one => one.replaceAll('x', '\\d')).join('|')})$`);
 }
 
 const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}))?))$/;
@@ -148,8 +148,8 @@ function enhanced(value: unknown, path: string, refuse: Refuse): RegExp | null {
 		return parts !== null && !(Number(parts[5]) < Number(parts[4]));
 	};
 	const hint = 'use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none';
-	const given = words(value, path, isEnhanced, hint, refuse);
-	return given && new RegExp(`^(?:${given.map(enhancedPattern).join('|')})$`);
+	const list = parseList(value, path, isEnhanced, hint, refuse);
+	return list && new RegExp(`^(?:${list.map(enhancedPattern).join('|')})$`);
 }
 
 function enhancedPattern(one: string): string {
@@ -163,27 +163,27 @@ function enhancedPattern(one: string): string {
 }
 
 function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse): RegExp | null {
-	const given = words(value, path, (one): one is string => one !== '', 'use regular expressions', refuse);
-	if (given === null) {
+	const list = parseList(value, path, (one): one is string => one !== '', 'use regular expressions', refuse);
+	if (list === null) {
 		return null;
 	}
-	if (given.join('|').length > maxPatternLength) {
+	if (list.join('|').length > maxPatternLength) {
 		refuse(path, `use no more than ${maxPatternLength} characters`);
 		return null;
 	}
 	const sources: string[] = [];
-	for (const one of given) {
-		const found = read(one);
-		if (found.ok) {
-			sources.push(found.source);
+	for (const one of list) {
+		const result = read(one);
+		if (result.ok) {
+			sources.push(result.source);
 		} else {
-			refuse(path, `${JSON.stringify(one.slice(0, 60))} ${found.problem}`);
+			refuse(path, `${JSON.stringify(one.slice(0, 60))} ${result.problem}`);
 		}
 	}
-	return sources.length < given.length ? null : new RegExp(sources.join('|'), 'i');
+	return sources.length < list.length ? null : new RegExp(sources.join('|'), 'i');
 }
 
-function words<T extends string>(
+function parseList<T extends string>(
 	value: unknown,
 	path: string,
 	isGood: (one: string) => one is T,
@@ -259,8 +259,8 @@ function plainSource(spelled: string): string {
 function withoutCodes(written: string): string {
 	return written.replace(/\\(?:u([\da-f]{4})|x([\da-f]{2})|.)/gis, (code, long?: string, short?: string) => {
 		const hex = long ?? short;
-		const letter = hex === undefined ? code.slice(1) : String.fromCharCode(Number.parseInt(hex, 16));
-		return letter > '\x7f' ? letter : code;
+		const character = hex === undefined ? code.slice(1) : String.fromCharCode(Number.parseInt(hex, 16));
+		return character > '\x7f' ? character : code;
 	});
 }
 
@@ -298,14 +298,14 @@ function formProblem(source: string): string | null {
 	if (classes.some(one => one.includes('ß'))) {
 		return 'has ß in [], but ß becomes ss before matching: use (?:ss|…)';
 	}
-	const words = source.replace(escapesAndClasses, (_, sign = 'a') => (/\W/.test(sign) ? sign : '.'));
-	if (words.includes('@')) {
+	const literalText = source.replace(escapesAndClasses, (_, sign = 'a') => (/\W/.test(sign) ? sign : '.'));
+	if (literalText.includes('@')) {
 		return 'has @, but addresses are removed before matching: omit it';
 	}
-	if (/[a-z]_\??[a-z]/i.test(unaccented(words))) {
+	if (/[a-z]_\??[a-z]/i.test(unaccented(literalText))) {
 		return 'has _ between letters, which becomes a space before matching: write a space';
 	}
-	return /\s{2}|[^\S ]/.test(words) ? 'has white space other than single spaces: write a single space' : null;
+	return /\s{2}|[^\S ]/.test(literalText) ? 'has white space other than single spaces: write a single space' : null;
 }
 
 /** Returns the pattern with letters in place of classes and escapes. */
@@ -331,12 +331,12 @@ function repeatsChoice(bare: string): boolean {
 		if (token.startsWith('(')) {
 			open.push(false);
 		} else if (token.startsWith(')')) {
-			const holds = open.pop() ?? false;
-			const repeats = token.length > 1;
-			if (holds && repeats) {
+			const hasChoice = open.pop() ?? false;
+			const isRepeated = token.length > 1;
+			if (hasChoice && isRepeated) {
 				return true;
 			}
-			if (open.length > 0 && (holds || repeats)) {
+			if (open.length > 0 && (hasChoice || isRepeated)) {
 				open[open.length - 1] = true;
 			}
 		} else if (open.length > 0) {
@@ -348,6 +348,6 @@ function repeatsChoice(bare: string): boolean {
 
 /** Returns the maximum number of ways to split a text among the pattern's repetitions. */
 function waysOf(bare: string): number {
-	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, least, most]) => Number(most ?? least));
+	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, min, max]) => Number(max ?? min));
 	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);
 }

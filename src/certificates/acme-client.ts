@@ -5,8 +5,8 @@ import {
 	AcmeConnection,
 	AcmeError,
 	type AcmeOptions,
-	type Answer,
-	accountFaults,
+	type AcmeResponse,
+	accountProblems,
 	asText,
 	doubled,
 	encode,
@@ -24,7 +24,7 @@ export type Registration = {
 	readonly binding: {readonly kid: string; readonly key: Uint8Array} | null;
 };
 
-export type Wanted = {
+export type OrderRequest = {
 	readonly name: string;
 	/** The key of the certificate. */
 	readonly key: KeyObject;
@@ -57,7 +57,7 @@ const maxRequestedMs = 4 * 60_000;
 /** If an order is still `ready` after this many polls, the CA has lost the request for its certificate. */
 const maxReadyPolls = 5;
 /** Errors that do not depend on `replaces`. The empty one stands for no response, or one without a type. */
-const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
+const lastingProblems = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const maxAuthorizations = 10;
 /** Errors about DNS (RFC 8555 §6.7), which do not depend on a port. */
 const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
@@ -92,8 +92,8 @@ export class AcmeClient {
 	}
 
 	/** Whether an order failed because the CA has closed or does not know the account (§7.3.6). */
-	async isClosed(account: Account, fault: AcmeError, signal: AbortSignal): Promise<boolean> {
-		if (fault instanceof ProofError || !accountFaults.includes(fault.type)) {
+	async isClosed(account: Account, problem: AcmeError, signal: AbortSignal): Promise<boolean> {
+		if (problem instanceof ProofError || !accountProblems.includes(problem.type)) {
 			return false;
 		}
 		try {
@@ -101,7 +101,7 @@ export class AcmeClient {
 			const {status} = readJson(await this.#ca.post(account, account.url, null, signal));
 			return status === 'deactivated' || status === 'revoked';
 		} catch (error) {
-			return error instanceof AcmeError && accountFaults.includes(error.type);
+			return error instanceof AcmeError && accountProblems.includes(error.type);
 		}
 	}
 
@@ -109,17 +109,17 @@ export class AcmeClient {
 	 * Orders a certificate, waits for it, and returns its chain (§7.4). If one challenge type fails, the next one is
 	 * tried. Rejects with an `AcmeError`.
 	 */
-	async order(account: Account, wanted: Wanted): Promise<string> {
-		const [type, ...others] = wanted.types;
+	async order(account: Account, request: OrderRequest): Promise<string> {
+		const [type, ...others] = request.types;
 		try {
-			return await this.#orderBy(type, account, wanted);
+			return await this.#orderBy(type, account, request);
 		} catch (error) {
 			const isOfPort = error instanceof ProofError && !Object.hasOwn(noPort, error.type);
 			const [next, ...rest] = isOfPort ? others.filter(other => other !== error.challenge) : [];
 			if (!isOfPort || next === undefined) {
 				throw error;
 			}
-			return await this.order(account, {...wanted, types: [next, ...rest]}).catch(later => {
+			return await this.order(account, {...request, types: [next, ...rest]}).catch(later => {
 				throw later instanceof AcmeError ? new AcmeError(`${error.message}; ${later.message}`, later) : later;
 			});
 		}
@@ -128,20 +128,20 @@ export class AcmeClient {
 	/**
 	 * Orders with one challenge type. Each type needs its own order, because a failed authorization ends it (§7.1.6).
 	 */
-	async #orderBy(type: ChallengeType, account: Account, wanted: Wanted): Promise<string> {
-		const opened = await this.#open(account, wanted);
+	async #orderBy(type: ChallengeType, account: Account, request: OrderRequest): Promise<string> {
+		const opened = await this.#open(account, request);
 		const {authorizations} = readJson(opened);
 		const listed = Array.isArray(authorizations) ? authorizations.slice(0, maxAuthorizations) : [];
 		for (const authorization of listed.map(asText)) {
-			await this.#prove(type, account, authorization, wanted);
+			await this.#prove(type, account, authorization, request);
 		}
-		const order = await this.#finish(account, opened.location, wanted);
+		const order = await this.#finish(account, opened.location, request);
 		if (order.status !== 'valid') {
 			throw new AcmeError(
 				`the CA rejected the order: ${parseProblem(order.error).detail || asText(order.status)}`,
 			);
 		}
-		return (await this.#ca.post(account, asText(order.certificate), null, wanted.signal)).text;
+		return (await this.#ca.post(account, asText(order.certificate), null, request.signal)).text;
 	}
 
 	/** Returns when the CA suggests to renew a certificate (RFC 9773 §4), or `null` if it does not. */
@@ -150,15 +150,15 @@ export class AcmeClient {
 		if (base === '') {
 			return null;
 		}
-		const answer = await this.#ca.get(`${base.replace(/\/$/, '')}/${id}`, signal);
-		return answer.status === 200 ? parseWindow(readJson(answer), answer.retryAfterMs) : null;
+		const response = await this.#ca.get(`${base.replace(/\/$/, '')}/${id}`, signal);
+		return response.status === 200 ? parseWindow(readJson(response), response.retryAfterMs) : null;
 	}
 
 	/**
 	 * Creates an order. A CA may reject `replaces` if the certificate was already replaced or belongs to another
 	 * account (RFC 9773 §5). Then the order is created without it.
 	 */
-	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
+	async #open(account: Account, {name, replaces, signal}: OrderRequest): Promise<AcmeResponse> {
 		const url = await this.#ca.findUrl('newOrder', signal);
 		const send = (more: JsonObject) =>
 			this.#ca.post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
@@ -168,7 +168,7 @@ export class AcmeClient {
 		try {
 			return await send({replaces});
 		} catch (error) {
-			if (error instanceof AcmeError && !error.isTransient && !lastingFaults.includes(error.type)) {
+			if (error instanceof AcmeError && !error.isTransient && !lastingProblems.includes(error.type)) {
 				return await send({});
 			}
 			throw error;
@@ -176,7 +176,12 @@ export class AcmeClient {
 	}
 
 	/** Completes one challenge of an authorization, unless it is already valid (§7.5). */
-	async #prove(type: ChallengeType, account: Account, url: string, {name, show, signal}: Wanted): Promise<void> {
+	async #prove(
+		type: ChallengeType,
+		account: Account,
+		url: string,
+		{name, show, signal}: OrderRequest,
+	): Promise<void> {
 		const authorization = readJson(await this.#ca.post(account, url, null, signal));
 		if (authorization.status === 'valid') {
 			return;
@@ -187,16 +192,17 @@ export class AcmeClient {
 		if (challenge === undefined || !/^[\w-]{16,200}$/.test(token)) {
 			throw new AcmeError(`the CA offers neither http-01 nor tls-alpn-01 for ${name}`);
 		}
-		const way = challenge.type as ChallengeType;
-		await show({token, type: way, name, key_authorization: `${token}.${thumbprint(account.key)}`});
-		await this.#answer(account, url, asText(challenge.url), signal);
+		const challengeType = challenge.type as ChallengeType;
+		await show({token, type: challengeType, name, key_authorization: `${token}.${thumbprint(account.key)}`});
+		await this.#requestValidation(account, url, asText(challenge.url), signal);
 		const done = await this.#poll(account, url, status => status === 'pending', signal);
 		if (done.status !== 'valid') {
 			const failed = readChallenges(done).find(one => parseProblem(one.error).type !== '');
 			const {detail, type: kind} = parseProblem(failed?.error);
 			const what =
-				noPort[kind] ?? `${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[way]} of`;
-			throw new ProofError(`the CA ${what} ${name}: ${detail || asText(done.status)}`, kind, way);
+				noPort[kind] ??
+				`${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[challengeType]} of`;
+			throw new ProofError(`the CA ${what} ${name}: ${detail || asText(done.status)}`, kind, challengeType);
 		}
 	}
 
@@ -204,7 +210,7 @@ export class AcmeClient {
 	 * Asks the CA to validate a challenge (§7.5.1). If a response was lost and the request is repeated, the CA may
 	 * reject the repetition although it is already validating.
 	 */
-	async #answer(account: Account, authorization: string, url: string, signal: AbortSignal): Promise<void> {
+	async #requestValidation(account: Account, authorization: string, url: string, signal: AbortSignal): Promise<void> {
 		try {
 			await this.#ca.post(account, url, {}, signal);
 		} catch (error) {
@@ -220,13 +226,13 @@ export class AcmeClient {
 	}
 
 	/** Requests the certificate and polls the order until it is complete (§7.4). */
-	async #finish(account: Account, url: string, {name, key, signal}: Wanted): Promise<JsonObject> {
+	async #finish(account: Account, url: string, {name, key, signal}: OrderRequest): Promise<JsonObject> {
 		let order = await this.#poll(account, url, status => status === 'pending', signal);
 		const csr = encode(certificateRequest(key, name));
-		for (let tries = 1; order.status === 'ready'; tries++) {
+		for (let attempt = 1; order.status === 'ready'; attempt++) {
 			const pauseMs = await this.#finalize(account, asText(order.finalize), csr, signal);
 			if (pauseMs !== null) {
-				await this.#pause(doubled(2 * firstPollMs, tries), pauseMs, signal);
+				await this.#pause(doubled(2 * firstPollMs, attempt), pauseMs, signal);
 			}
 			// The servers of the CA may temporarily disagree on the status of the order.
 			const isUnderWay = (status: unknown, polls: number) =>
@@ -262,12 +268,12 @@ export class AcmeClient {
 		signal: AbortSignal,
 	): Promise<JsonObject> {
 		for (let polls = 1; ; polls++) {
-			const answer = await this.#ca.post(account, url, null, signal);
-			const read = readJson(answer);
+			const response = await this.#ca.post(account, url, null, signal);
+			const read = readJson(response);
 			if (!isUnderWay(read.status, polls)) {
 				return read;
 			}
-			await this.#pause(doubled(firstPollMs, polls), answer.retryAfterMs ?? 0, signal);
+			await this.#pause(doubled(firstPollMs, polls), response.retryAfterMs ?? 0, signal);
 		}
 	}
 

@@ -14,7 +14,7 @@ export type AcmeOptions = {
 	readonly pause: (ms: number, signal: AbortSignal) => Promise<unknown>;
 };
 
-type AcmeFault = {readonly type?: string; readonly retryAfterMs?: number | null; readonly isTransient?: boolean};
+type AcmeProblem = {readonly type?: string; readonly retryAfterMs?: number | null; readonly isTransient?: boolean};
 
 /** A request that the CA rejected or did not respond to. The message is for people. */
 export class AcmeError extends Error {
@@ -25,15 +25,15 @@ export class AcmeError extends Error {
 	/** Whether the same request may succeed shortly. */
 	readonly isTransient: boolean;
 
-	constructor(message: string, {type = '', retryAfterMs = null, isTransient = false}: AcmeFault = {}) {
-		super(message.replace(invisible, ' ').slice(0, maxFaultLength));
+	constructor(message: string, {type = '', retryAfterMs = null, isTransient = false}: AcmeProblem = {}) {
+		super(message.replace(invisible, ' ').slice(0, maxProblemLength));
 		this.type = type;
 		this.retryAfterMs = retryAfterMs;
 		this.isTransient = isTransient;
 	}
 }
 
-export type Answer = {
+export type AcmeResponse = {
 	readonly status: number;
 	readonly location: string;
 	readonly retryAfterMs: number | null;
@@ -43,7 +43,7 @@ export type Answer = {
 /** The signer of a request. `url` is `null` until the CA has assigned a URL to the account. */
 type Signer = {readonly key: KeyObject; readonly url: string | null};
 
-const maxFaultLength = 500;
+const maxProblemLength = 500;
 const invisible = new RegExp(`[${unprintable}]+`, 'gu');
 const maxAnswerLength = 256 * 1024;
 const maxNonces = 3;
@@ -56,14 +56,14 @@ const [maxTries, firstRepeatMs] = [4, 1000];
 const maxRepeatMs = 4 * 60_000;
 const maxRetryAfterMs = 30 * 86_400_000;
 /** The errors for an account that is closed (RFC 8555 §7.3.6) or lacks permission. */
-export const accountFaults: readonly string[] = ['accountDoesNotExist', 'unauthorized'];
+export const accountProblems: readonly string[] = ['accountDoesNotExist', 'unauthorized'];
 
 export const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
 export const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 /** Parses a response. Returns an empty object if it is not a JSON object. */
-export const readJson = (answer: Answer): JsonObject => objectOf(parsedJson(answer.text));
+export const readJson = (response: AcmeResponse): JsonObject => objectOf(parsedJson(response.text));
 /** Returns the pause after this many attempts, in milliseconds. */
-export const doubled = (firstMs: number, tries: number): number => firstMs * 2 ** (tries - 1);
+export const doubled = (firstMs: number, attempts: number): number => firstMs * 2 ** (attempts - 1);
 
 class TooLong extends Error {}
 
@@ -84,11 +84,11 @@ export class AcmeConnection {
 	/** Returns a URL from the directory, which is read once. Empty if the directory does not have it. */
 	async findUrl(name: string, signal: AbortSignal): Promise<string> {
 		this.#directory ??= this.#repeat(signal, async () => {
-			const answer = await this.#ask('GET', this.#options.directory, signal);
-			const read = readJson(answer);
-			if (answer.status !== 200 || asText(read.newOrder) === '') {
-				const {retryAfterMs, isTransient} = readFault(answer);
-				const message = `the CA responded with ${answer.status} instead of a directory`;
+			const response = await this.#ask('GET', this.#options.directory, signal);
+			const read = readJson(response);
+			if (response.status !== 200 || asText(read.newOrder) === '') {
+				const {retryAfterMs, isTransient} = readProblem(response);
+				const message = `the CA responded with ${response.status} instead of a directory`;
 				throw new AcmeError(message, {retryAfterMs, isTransient});
 			}
 			return read;
@@ -102,12 +102,12 @@ export class AcmeConnection {
 	}
 
 	/** Sends an unauthenticated GET. It is not repeated, and any status is returned. */
-	async get(url: string, signal: AbortSignal): Promise<Answer> {
+	async get(url: string, signal: AbortSignal): Promise<AcmeResponse> {
 		return await this.#ask('GET', url, signal);
 	}
 
 	/** Posts a signed payload (§6.2), or reads a resource if `null` (§6.3). Rejects with an `AcmeError`. */
-	async post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<Answer> {
+	async post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
 		return await this.#repeat(signal, () => this.#post(by, url, payload, signal));
 	}
 
@@ -116,14 +116,14 @@ export class AcmeConnection {
 	}
 
 	async #repeat<Result>(signal: AbortSignal, send: () => Promise<Result>): Promise<Result> {
-		for (let tries = 1; ; tries++) {
+		for (let attempt = 1; ; attempt++) {
 			try {
 				return await send();
 			} catch (error) {
-				if (!(error instanceof AcmeError) || !error.isTransient || tries === maxTries || signal.aborted) {
+				if (!(error instanceof AcmeError) || !error.isTransient || attempt === maxTries || signal.aborted) {
 					throw error;
 				}
-				const pauseMs = Math.max(doubled(firstRepeatMs, tries), error.retryAfterMs ?? 0);
+				const pauseMs = Math.max(doubled(firstRepeatMs, attempt), error.retryAfterMs ?? 0);
 				if (pauseMs > maxRepeatMs) {
 					throw error;
 				}
@@ -133,8 +133,8 @@ export class AcmeConnection {
 	}
 
 	/** Posts a request, and repeats it with a new nonce if the CA rejects an expired one. */
-	async #post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<Answer> {
-		for (let tries = 1; ; tries++) {
+	async #post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
+		for (let attempt = 1; ; attempt++) {
 			const nonce = await this.#takeNonce(signal);
 			const who = by.url === null ? {jwk: toJwk(by.key)} : {kid: by.url};
 			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
@@ -142,18 +142,18 @@ export class AcmeConnection {
 			const signature = encode(
 				sign('sha256', Buffer.from(`${head}.${body}`), {key: by.key, dsaEncoding: 'ieee-p1363'}),
 			);
-			const answer = await this.#ask(
+			const response = await this.#ask(
 				'POST',
 				url,
 				signal,
 				JSON.stringify({protected: head, payload: body, signature}),
 			);
-			if (answer.status < 400) {
-				return answer;
+			if (response.status < 400) {
+				return response;
 			}
-			const fault = readFault(answer);
-			if (fault.type !== 'badNonce' || tries === maxNonces) {
-				throw fault;
+			const problem = readProblem(response);
+			if (problem.type !== 'badNonce' || attempt === maxNonces) {
+				throw problem;
 			}
 		}
 	}
@@ -161,9 +161,9 @@ export class AcmeConnection {
 	/** Returns the nonce of the last response, or requests a new one (§7.2). */
 	async #takeNonce(signal: AbortSignal): Promise<string> {
 		if (this.#nonce === '') {
-			const answer = await this.#ask('HEAD', await this.findUrl('newNonce', signal), signal);
-			if (answer.status >= 400) {
-				throw readFault(answer);
+			const response = await this.#ask('HEAD', await this.findUrl('newNonce', signal), signal);
+			if (response.status >= 400) {
+				throw readProblem(response);
 			}
 		}
 		const nonce = this.#nonce;
@@ -171,7 +171,12 @@ export class AcmeConnection {
 		return nonce;
 	}
 
-	async #ask(method: 'GET' | 'HEAD' | 'POST', url: string, signal: AbortSignal, body?: string): Promise<Answer> {
+	async #ask(
+		method: 'GET' | 'HEAD' | 'POST',
+		url: string,
+		signal: AbortSignal,
+		body?: string,
+	): Promise<AcmeResponse> {
 		const {dispatcher, userAgent, now} = this.#options;
 		const host = `the CA at ${URL.canParse(url) ? new URL(url).host : 'no address'}`;
 		if (!url.startsWith('https://')) {
@@ -219,12 +224,12 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 }
 
 /** Returns the error of a response. A rate limit counts as temporary only if the CA specifies when it ends. */
-function readFault(answer: Answer): AcmeError {
-	const {status, retryAfterMs} = answer;
-	const {type, detail} = parseProblem(readJson(answer));
+function readProblem(response: AcmeResponse): AcmeError {
+	const {status, retryAfterMs} = response;
+	const {type, detail} = parseProblem(readJson(response));
 	const mayPass = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
 	return new AcmeError(`the CA responded with ${status}: ${detail || type || 'no reason'}`, {
-		...{type, retryAfterMs, isTransient: mayPass && !accountFaults.includes(type)},
+		...{type, retryAfterMs, isTransient: mayPass && !accountProblems.includes(type)},
 	});
 }
 

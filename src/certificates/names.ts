@@ -50,23 +50,24 @@ const normal = (address: string): string =>
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
 	const {hostname, publicHost, linkHosts, mailDomains, former, addresses, resolver, isSure} = input;
 	const wishes = new Map<string, Wish>();
-	const ours = new Set(addresses.filter(isPublicAddress).map(normal));
+	const ownAddresses = new Set(addresses.filter(isPublicAddress).map(normal));
 	let areKnown = true;
 	for (const name of [hostname, publicHost].filter(isFullName)) {
 		wishes.set(name, 'yes');
-		const found = await findAddresses(name, resolver, false);
-		areKnown &&= found.kind !== 'failed';
-		for (const address of found.kind === 'found' ? found.addresses : []) {
-			ours.add(normal(address));
+		const lookup = await findAddresses(name, resolver, false);
+		areKnown &&= lookup.kind !== 'failed';
+		for (const address of lookup.kind === 'found' ? lookup.addresses : []) {
+			ownAddresses.add(normal(address));
 		}
 	}
 	const lookAt = async (name: string, isExpected: boolean): Promise<Wish> => {
-		const found = await findAddresses(name, resolver, false);
-		if (found.kind === 'failed') {
+		const lookup = await findAddresses(name, resolver, false);
+		if (lookup.kind === 'failed') {
 			return 'unknown';
 		}
-		const other = found.kind === 'found' ? found.addresses.find(address => !ours.has(normal(address))) : undefined;
-		if (found.kind === 'found' && other === undefined) {
+		const other =
+			lookup.kind === 'found' ? lookup.addresses.find(address => !ownAddresses.has(normal(address))) : undefined;
+		if (lookup.kind === 'found' && other === undefined) {
 			return 'yes';
 		}
 		if (other !== undefined && !areKnown) {
@@ -80,9 +81,9 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),
 		...linkHosts.map(name => [name, true] as const),
 	]);
-	const rest = [...others].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
+	const remaining = [...others].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
 	const queue = async () => {
-		for (const [name, isExpected] of rest) {
+		for (const [name, isExpected] of remaining) {
 			wishes.set(name, isSure(name) ? 'yes' : await lookAt(name, isExpected));
 		}
 	};
@@ -102,7 +103,9 @@ export function newNames(owners: ReadonlyMap<string, string>, recent: readonly s
 	}
 	const take = (name: string): boolean => {
 		const labels = name.split('.');
-		const owner = labels.map((_, n) => owners.get(labels.slice(n).join('.'))).find(found => found !== undefined);
+		const owner = labels
+			.map((_, n) => owners.get(labels.slice(n).join('.')))
+			.find(workspaceId => workspaceId !== undefined);
 		const free = left.get(owner ?? '') ?? 1;
 		left.set(owner ?? '', owner === undefined ? 1 : free - 1);
 		return free > 0;

@@ -48,24 +48,27 @@ export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiti
 }
 
 /** Returns the wait after this many failed orders, in milliseconds. */
-export function waitAfter(tries: number): number {
-	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), maxWaitMs);
+export function waitAfter(attempts: number): number {
+	return Math.min(firstWaitMs * 2 ** Math.min(attempts - 1, 20), maxWaitMs);
 }
 
 /** Which of the ports that a CA connects to are served by the daemon: 80 (HTTP) and 443 (HTTPS). */
-type Served = {readonly redirects: boolean; readonly https: boolean};
+type Served = {readonly isHttpServed: boolean; readonly isHttpsServed: boolean};
 
 /**
  * Returns the challenge types to try, those of ports that are served first. The first order after a success, or on
  * request, tries all types. Later ones alternate, because CAs limit failed validations (Let's Encrypt allows five per
  * hour).
  */
-export function challengesFor(tries: number, {redirects, https}: Served): readonly [ChallengeType, ...ChallengeType[]] {
+export function challengesFor(
+	attempts: number,
+	{isHttpServed, isHttpsServed}: Served,
+): readonly [ChallengeType, ...ChallengeType[]] {
 	const [http, tls] = challengeTypes;
 	// HTTP is always tried, because a proxy may forward port 80.
-	if (!https) {
+	if (!isHttpsServed) {
 		return [http];
 	}
-	const [first, second] = redirects ? [http, tls] : [tls, http];
-	return tries === 0 ? [first, second] : [tries % 2 === 0 ? first : second];
+	const [first, second] = isHttpServed ? [http, tls] : [tls, http];
+	return attempts === 0 ? [first, second] : [attempts % 2 === 0 ? first : second];
 }

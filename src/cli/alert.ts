@@ -47,9 +47,9 @@ export function alertCommands(alert: CliCommand): void {
 		.option('--from <address>', 'sender of its messages; default: mailctl at MAILCTL_HOSTNAME', email('--from'))
 		.option('--verified', 'treat the address of --mail as confirmed')
 		.does<AddOptions>(async (session, {on, from, verified = false, ...ways}) => {
-			const given = Object.entries(ways) as Array<[AlertWay, string]>;
-			const [first] = given;
-			if (first === undefined || given.length > 1) {
+			const targets = Object.entries(ways) as Array<[AlertWay, string]>;
+			const [first] = targets;
+			if (first === undefined || targets.length > 1) {
 				throw new CliError(
 					'usage',
 					'an alert has exactly one target',
@@ -59,7 +59,7 @@ export function alertCommands(alert: CliCommand): void {
 			const way = first[0];
 			const target = await readSecret(first[1]);
 			const guard = new AddressGuard(toGuard(session.settings()));
-			checkTarget(url => guard.urlFault(url), {way, target});
+			checkTarget(url => guard.urlProblem(url), {way, target});
 			const input = {way, target, ...(on && {on}), ...(from !== undefined && {from})};
 			const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);
 			session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
@@ -89,7 +89,7 @@ export function alertCommands(alert: CliCommand): void {
 		.verb('test <id>', 'Send a test message now')
 		.sample('mailctl alert test alr_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
-			const one = await found(session, text);
+			const one = await findAlert(session, text);
 			await session.performAnywhere(testAlert, {id: one.id});
 			const parts = {
 				...{settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools},
@@ -109,7 +109,7 @@ export function alertCommands(alert: CliCommand): void {
 		.verb('verify <id>', 'Mark the address of an alert as confirmed')
 		.sample('mailctl alert verify alr_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
-			const {id} = await found(session, text);
+			const {id} = await findAlert(session, text);
 			session.one(alerts, await session.performAnywhere(verifyAlert, {id}));
 		});
 
@@ -118,7 +118,7 @@ export function alertCommands(alert: CliCommand): void {
 		.sample('mailctl alert mute alr_06f… --for 2h')
 		.requiredOption('--for <duration>', 'how long, at most 30d; 0 unmutes it')
 		.does<{for: string}, [string]>(async (session, {for: span}, text) => {
-			const {id} = await found(session, text);
+			const {id} = await findAlert(session, text);
 			session.one(alerts, await session.performAnywhere(muteAlert, {id, for: span}));
 		});
 
@@ -127,7 +127,7 @@ export function alertCommands(alert: CliCommand): void {
 		.sample('mailctl alert remove alr_06f… --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {id, target} = await found(session, text);
+			const {id, target} = await findAlert(session, text);
 			await session.confirm(`Remove ${id}? ${target} will receive no more alerts.`, yes);
 			await session.performAnywhere(removeAlert, {id});
 			session.show({id, removed: true}, () => [`removed ${id} (${target})`]);
@@ -135,7 +135,7 @@ export function alertCommands(alert: CliCommand): void {
 }
 
 /** Finds an alert by its id, a prefix of it, or its target. */
-async function found(session: Session, text: string): Promise<Alert> {
+async function findAlert(session: Session, text: string): Promise<Alert> {
 	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
 	const all = await listAlerts(await session.reader(), workspaceId);
 	const matching = all.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));

@@ -1,7 +1,7 @@
 import {toGuard} from '../daemon/webhook-posting.ts';
-import {type Change, differences, type Made, perform, withKnownRoute} from '../declared/apply.ts';
-import {documentVersion, type WantedWorkspace} from '../declared/document.ts';
-import {type Fault, readDocument} from '../declared/read-document.ts';
+import {type Change, type ChangeResult, differences, perform, withKnownRoute} from '../declared/apply.ts';
+import {type DeclaredWorkspace, documentVersion} from '../declared/document.ts';
+import {type Problem, readDocument} from '../declared/read-document.ts';
 import {declared, readState} from '../declared/state.ts';
 import {ownHosts} from '../domains/domain-records.ts';
 import {utf8Text} from '../kit/text.ts';
@@ -19,7 +19,7 @@ import {checkWishes} from './workspace.ts';
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
 /** A change and its result; `made` is `undefined` until it is done. */
-export type Step = {readonly change: Change; readonly made: Made};
+export type Step = {readonly change: Change; readonly result: ChangeResult};
 
 /**
  * Changes the store to match a file (docs/guide/declared.md): prints the differences, asks before it removes anything,
@@ -65,41 +65,43 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 async function readPlan(session: Session, file: string): Promise<readonly Change[]> {
 	const read = readDocument(utf8Text(await readInput(file)));
 	if (!read.ok) {
-		throw refused(file, read.faults);
+		throw refused(file, read.problems);
 	}
 	const reader = await session.reader();
 	const only = await session.chosenWorkspace();
 	const guard = new AddressGuard(toGuard(session.settings()));
 	const rules = {
 		now: storeTime(session.tools.clock.now()),
-		urlFault: (url: string) => guard.urlFault(url),
+		urlProblem: (url: string) => guard.urlProblem(url),
 	};
 	const changes: Change[] = [];
-	const faults: Fault[] = [];
+	const problems: Problem[] = [];
 	for (const [index, given] of read.workspaces.entries()) {
 		if (only && only.name !== given.name) {
 			continue;
 		}
 		const row = await findWorkspaceByName(reader, given.name);
-		const wanted: WantedWorkspace = withKnownRoute(given, row, await session.vault());
-		const difference = differences(row && (await readState(reader, row, rules.now)), wanted, rules);
+		const requested: DeclaredWorkspace = withKnownRoute(given, row, await session.vault());
+		const difference = differences(row && (await readState(reader, row, rules.now)), requested, rules);
 		changes.push(...difference.changes);
-		faults.push(...difference.faults.map(({path, message}) => ({path: ['workspaces', index, ...path], message})));
+		problems.push(
+			...difference.problems.map(({path, message}) => ({path: ['workspaces', index, ...path], message})),
+		);
 	}
-	if (faults.length > 0) {
-		throw refused(file, read.spell(faults));
+	if (problems.length > 0) {
+		throw refused(file, read.spell(problems));
 	}
 	for (const change of changes) {
 		if (change.kind === 'workspace') {
-			checkWishes(session, change.wanted.source_pool ?? null, change.wanted.route ?? null);
+			checkWishes(session, change.declared.source_pool ?? null, change.declared.route ?? null);
 		}
 	}
 	return changes;
 }
 
-function refused(file: string, faults: readonly string[]): CliError {
+function refused(file: string, problems: readonly string[]): CliError {
 	const name = file === '-' ? 'standard input' : file;
-	return new CliError('data', `${name} cannot be applied`, 'fix the problems above; nothing was changed', faults);
+	return new CliError('data', `${name} cannot be applied`, 'fix the problems above; nothing was changed', problems);
 }
 
 async function confirmRemovals(session: Session, changes: readonly Change[], yes: boolean | undefined): Promise<void> {
@@ -122,15 +124,15 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 	};
 	try {
 		for (const change of changes) {
-			const made = await perform(parts, change);
-			if (made === undefined) {
+			const result = await perform(parts, change);
+			if (result === undefined) {
 				throw new CliError(
 					'temporary',
 					`${change.kind} ${change.name} changed in the meantime`,
 					'apply the file again',
 				);
 			}
-			steps.push({change, made});
+			steps.push({change, result});
 		}
 	} catch (error) {
 		const left = changes.length - steps.length;
@@ -142,7 +144,7 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 }
 
 function view({workspace, action, kind, name, fields}: Change, step: Step | undefined) {
-	const {id, key, signing_secret} = step?.made ?? {};
+	const {id, key, signing_secret} = step?.result ?? {};
 	return {workspace, action, kind, name, fields, done: step !== undefined, id, key, signing_secret};
 }
 
@@ -168,8 +170,8 @@ function spelled(value: unknown): string {
 
 /** Formats the new keys and secrets, which can be shown only this once. */
 export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] {
-	const secrets = steps.flatMap(({change, made}) => {
-		const secret = made?.key ?? made?.signing_secret;
+	const secrets = steps.flatMap(({change, result}) => {
+		const secret = result?.key ?? result?.signing_secret;
 		return secret === undefined
 			? []
 			: [[`${change.kind} ${printable(change.name)} in ${printable(change.workspace)}`, secret]];

@@ -18,7 +18,7 @@ import {storeTime} from '../kit/time.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
-import {inputFault} from './files.ts';
+import {inputProblem} from './files.ts';
 import {type CliCommand, version} from './program.ts';
 import {readDaemons, type Session} from './session.ts';
 import {grouped, shortTime} from './terminal-text.ts';
@@ -49,10 +49,10 @@ async function backup(session: Session, _options: object, file: string): Promise
 	const engine = isSqlite ? 'sqlite' : 'postgres';
 	const facts = {version: version(), engine, time: storeTime(session.tools.clock.now())} as const;
 	try {
-		const made = await makeBackup({file, facts, gather: folder => gather(folder, count.add), onBytes: count.add});
+		const result = await makeBackup({file, facts, gather: folder => gather(folder, count.add), onBytes: count.add});
 		count.end();
 		noteBackup(session.settings().dataDir, Date.parse(facts.time));
-		const {bytes, schema, time, files} = made;
+		const {bytes, schema, time, files} = result;
 		session.show({file, bytes, version: facts.version, schema, time, files}, () => [
 			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, verified.`,
 			'It contains the keys that decrypt all secrets: store it where nobody else can read it.',
@@ -80,7 +80,7 @@ type Source = {
 function sqliteSource(session: Session): Source {
 	const settings = session.storeSettings();
 	const {dataDir} = settings;
-	let asked: AskedCopy | null = null;
+	let daemonCopy: DaemonCopy | null = null;
 	return {
 		// Every byte is copied, packed, and read again to verify it.
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
@@ -91,8 +91,8 @@ function sqliteSource(session: Session): Source {
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});
 			try {
-				asked = await askDaemon(session);
-				const isMade = await asked?.isMade(onBytes);
+				daemonCopy = await askDaemon(session);
+				const isMade = await daemonCopy?.isMade(onBytes);
 				const schema = isMade
 					? await linkCopy(liveCopyFile(dataDir), folder)
 					: await copyHere(store, folder, onBytes);
@@ -107,7 +107,7 @@ function sqliteSource(session: Session): Source {
 				await store.close();
 			}
 		},
-		release: () => asked?.release(),
+		release: () => daemonCopy?.release(),
 	};
 }
 
@@ -122,10 +122,10 @@ type OnBytes = (bytes: number) => void;
 /** Copies a snapshot of the store. While it is read, the write-ahead log of a running daemon grows. */
 async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Promise<string> {
 	const {copyStore} = await import('../store/store.ts');
-	const copy = join(folder, 'mailctl.db');
-	const watch = setInterval(watchGrowth(copy, onBytes), 100);
+	const copyFile = join(folder, 'mailctl.db');
+	const watch = setInterval(watchGrowth(copyFile, onBytes), 100);
 	try {
-		return await copyStore(reader, copy);
+		return await copyStore(reader, copyFile);
 	} finally {
 		clearInterval(watch);
 	}
@@ -135,7 +135,7 @@ async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Prom
 const noticedMs = 5000;
 
 /** A copy of the store that the daemon makes in its data folder. */
-type AskedCopy = {
+type DaemonCopy = {
 	/** Waits for the copy and reports whether it was made; if not, this process must copy the store. */
 	readonly isMade: (onBytes: OnBytes) => Promise<boolean>;
 	/** Removes the copy. */
@@ -143,9 +143,9 @@ type AskedCopy = {
 };
 
 /** Requests a copy. Returns `null` if no daemon is running, or it is making a copy for another command. */
-async function askDaemon(session: Session): Promise<AskedCopy | null> {
+async function askDaemon(session: Session): Promise<DaemonCopy | null> {
 	const {dataDir} = session.storeSettings();
-	if (!(await readDaemons(session)).running || !requestCopy(dataDir)) {
+	if (!(await readDaemons(session)).isRunning || !requestCopy(dataDir)) {
 		return null;
 	}
 	const touching = setInterval(() => touchRequest(dataDir), 1000);
@@ -192,7 +192,7 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 	]);
 	try {
 		const {engine, version, schema, time} = await readManifest(file).catch(error => {
-			throw inputFault(error, file, 'restore another backup');
+			throw inputProblem(error, file, 'restore another backup');
 		});
 		if (engine === 'postgres') {
 			throw new CliError(
@@ -229,17 +229,17 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		const unlock = await lockData(dataDir);
 		const count = createByteCount(session, statSync(file).size);
 		try {
-			const replaced = existsSync(storeFile(dataDir));
-			if (replaced) {
+			const hasStore = existsSync(storeFile(dataDir));
+			if (hasStore) {
 				await session.confirm(`Replace the store in ${dataDir} with that of ${shortTime(time)} UTC?`, yes);
 			}
 			const queue = await restoreBackup({file, settings, acting: session.tools, hold, onBytes: count.add});
 			count.end();
 			const waiting = queue.ready + queue.deferred;
-			session.show({file, version, schema, time, data_dir: dataDir, replaced, waiting, held: queue.held}, () => [
-				`${dataDir} now has the store of ${shortTime(time)} UTC.`,
-				...queueLines(waiting, queue.held),
-			]);
+			session.show(
+				{file, version, schema, time, data_dir: dataDir, replaced: hasStore, waiting, held: queue.held},
+				() => [`${dataDir} now has the store of ${shortTime(time)} UTC.`, ...queueLines(waiting, queue.held)],
+			);
 		} catch (error) {
 			removeMade();
 			throw error;

@@ -119,11 +119,11 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 			return filled;
 		});
 		const [begun, now] = [clock.monotonic(), clock.now()];
-		const longest = Math.max(...retrySchedule.waits);
+		const maxWait = Math.max(...retrySchedule.waits);
 		await fillStore(await session.store(), {
 			...{workspaces, messages, now, random: tools.random, data: plain.data},
 			onProgress: done => progress.show(done, done / messages),
-			...(isWaiting && {waitsUntil: number => now + (number / messages) * longest}),
+			...(isWaiting && {waitsUntil: number => now + (number / messages) * maxWait}),
 		});
 		const seconds = (clock.monotonic() - begun) / 1000;
 		const perSecond = Math.round(messages / seconds);

@@ -91,8 +91,8 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	const intake = await startIntake(session, rcptTo);
 	const progress = session.progress('mails');
 	try {
-		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
-		for await (const _ of takeAll(asFound(mails), mail => intake.takeIn(mail))) {
+		const messages = mailsOfStream(process.stdin, {isSingle: rcptTo.length > 0});
+		for await (const _ of takeAll(asFound(messages), mail => intake.takeIn(mail))) {
 			await intake.drain(() => progress.show(intake.counts.mails, null));
 		}
 		await intake.end();
@@ -105,13 +105,13 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	show(session, intake, {noMail: [], failed: []});
 }
 
-async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readonly found: FoundMail}> {
-	for await (const found of mails) {
+async function* asFound(messages: AsyncIterable<FoundMail>): AsyncGenerator<{readonly found: FoundMail}> {
+	for await (const found of messages) {
 		yield {found};
 	}
 }
 
-async function ingestPaths(session: Session, paths: readonly string[], again: boolean): Promise<void> {
+async function ingestPaths(session: Session, paths: readonly string[], shouldStartOver: boolean): Promise<void> {
 	const files = (await Promise.all(paths.map(listMailFiles))).flat();
 	const total = files.reduce((sum, {size}) => sum + size, 0);
 	const reader = await session.reader();
@@ -119,9 +119,9 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	const progress = session.progress('mails');
 	const passed: Passed = {noMail: [], failed: []};
 	const reached = new Map<string, string>();
-	const mails = mailsOfFiles({
+	const messages = mailsOfFiles({
 		files,
-		positionOf: async mailbox => (again ? null : parsePosition(await readCheckpoint(reader, mailbox))),
+		positionOf: async mailbox => (shouldStartOver ? null : parsePosition(await readCheckpoint(reader, mailbox))),
 		onRead: octets => progress.show(intake.counts.mails, octets / Math.max(1, total)),
 		passed,
 	});
@@ -137,7 +137,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	}
 	let failure: unknown;
 	try {
-		for await (const {mail} of takeAll(mails, mail => intake.takeIn(mail))) {
+		for await (const {mail} of takeAll(messages, mail => intake.takeIn(mail))) {
 			if (mail.checkpoint) {
 				reached.set(mail.checkpoint.mailbox, JSON.stringify(mail.checkpoint.position));
 			}
@@ -165,14 +165,14 @@ function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): voi
 
 const maxNamed = 10;
 
-function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
+function refuseFailed(path: string, files: number, {failed, noMail}: Passed, messageCount: number): void {
 	if (failed.length > 0) {
 		const named = failed.slice(0, maxNamed).map(({path: file, message}) => `${file}: ${message}`);
 		const more = failed.length > maxNamed ? [`and ${grouped(failed.length - maxNamed)} more`] : [];
 		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
 		throw new CliError('io', wrong, 'give this user read access and run it again', [...named, ...more]);
 	}
-	if (mails === 0 && noMail.length > 0) {
+	if (messageCount === 0 && noMail.length > 0) {
 		const wrong = [`there is no message in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
 		throw new CliError('data', wrong, 'name an mbox, a Maildir, a message or a folder of messages');
 	}
@@ -235,10 +235,10 @@ async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<FoundInFiles
 }
 
 async function* mailsOfFile(
-	{path, inMaildir, links}: MailFile,
+	{path, isInMaildir, links}: MailFile,
 	{positionOf, onRead, passed}: FilesOptions,
 ): AsyncGenerator<FoundInFiles> {
-	if (inMaildir) {
+	if (isInMaildir) {
 		yield {found: await readMailFile(path, 'maildir', links), checkpoint: null};
 		return;
 	}
@@ -246,7 +246,7 @@ async function* mailsOfFile(
 	try {
 		if (!(await isMbox(file))) {
 			const found = await readMailFile(path, 'file', links);
-			const raw = looksLikeMail(found.raw) ? found.raw : found.cut ? null : mailOfReport(await file.readFile());
+			const raw = looksLikeMail(found.raw) ? found.raw : found.isCut ? null : mailOfReport(await file.readFile());
 			if (Buffer.isBuffer(raw)) {
 				yield {found: {...found, raw}, checkpoint: null};
 			} else {

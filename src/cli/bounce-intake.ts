@@ -8,14 +8,14 @@ import {freeBytes} from '../data-folder/data-dir.ts';
 import {askDns} from '../inbound/dns-answers.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
-import {type Taken, takeIn} from '../inbound/take-in.ts';
+import {type Accepted, acceptInbound} from '../inbound/take-in.ts';
 import {systemClocks} from '../kit/work-limit.ts';
 import {createLinks} from '../links/links.ts';
 import {precedence, type Reading} from '../mail/report.ts';
 import {createReportWrite} from '../outcome/reports.ts';
 import {readEvent} from '../providers/read-event.ts';
 import {KnownAnswers} from '../report/known-answers.ts';
-import {countsBySigner, findSigners} from '../report/read-inbound.ts';
+import {findSigners, isTrustedBySigner} from '../report/read-inbound.ts';
 import {readReport} from '../report/read-report.ts';
 import {missingAnswers} from '../report/verdicts.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -62,7 +62,7 @@ export class Intake {
 	#began: number;
 	/** The number of events that other processes were notified of. */
 	#announced = 0;
-	#found = 0;
+	#processed = 0;
 	#failure: unknown;
 
 	constructor(session: Session, store: Store, keys: MasterKeys, rcptTo: readonly string[]) {
@@ -78,19 +78,19 @@ export class Intake {
 	}
 
 	/** Stores a message. */
-	async takeIn({raw, source, mailFrom, cut}: FoundMail): Promise<Taken> {
+	async takeIn({raw, source, mailFrom, isCut}: FoundMail): Promise<Accepted> {
 		const {clock} = this.#session.tools;
-		const taken = await takeIn(
+		const stored = await acceptInbound(
 			{writer: this.#store.writer, node: this.#node, clock},
 			{raw, source, mailFrom, rcptTo: this.#rcptTo},
 		);
 		this.counts.mails++;
-		this.counts[taken.isNew ? 'taken' : 'known']++;
-		this.counts.cut += cut ? 1 : 0;
-		if (taken.isNew) {
-			this.#unread.add(taken.id);
+		this.counts[stored.isNew ? 'taken' : 'known']++;
+		this.counts.cut += isCut ? 1 : 0;
+		if (stored.isNew) {
+			this.#unread.add(stored.id);
 		}
-		return taken;
+		return stored;
 	}
 
 	/**
@@ -98,8 +98,8 @@ export class Intake {
 	 * writers work.
 	 */
 	async drain(before: () => void | Promise<void>): Promise<void> {
-		this.#found++;
-		if (this.#found % someMails !== 0) {
+		this.#processed++;
+		if (this.#processed % someMails !== 0) {
 			return;
 		}
 		await before();
@@ -141,19 +141,19 @@ export class Intake {
 			// The daemon checks what is due when it is notified of a change.
 			write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
 			reporters: settings.feedbackReporters,
-			ours: [settings.returnPathDomain, settings.hostname],
+			ownNames: [settings.returnPathDomain, settings.hostname],
 			clock,
 		};
 		return new ReadingLoop({
 			store: this.#store,
 			node: this.#node,
-			alone: false,
+			isAlone: false,
 			lane: {precedence: precedence.proven, perTurn: someMails, maxRows: someMails},
 			read: async (raw, {source}) =>
 				source === 'provider' ? readEvent(raw, this.#classify) : await this.#read(raw),
-			record: async (cameIn, reading, raw) => {
-				const effect = await recordReading(recording, cameIn, reading, raw);
-				if (this.#unread.delete(cameIn.id)) {
+			record: async (inbound, reading, raw) => {
+				const effect = await recordReading(recording, inbound, reading, raw);
+				if (this.#unread.delete(inbound.id)) {
 					countRead(this.counts, reading, effect);
 				}
 			},
@@ -176,7 +176,7 @@ export class Intake {
 	/** Reads a message as the daemon does, with its signers, on which the effect of some reports depends. */
 	async #read(raw: Buffer): Promise<Reading> {
 		const reading = readReport(raw, this.#classify);
-		if (!countsBySigner(reading)) {
+		if (!isTrustedBySigner(reading)) {
 			return reading;
 		}
 		const {known: answers, done} = askDns({

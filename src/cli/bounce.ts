@@ -1,5 +1,5 @@
 import {stat} from 'node:fs/promises';
-import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
+import {operatorMail, retentionReason, reviewOf, tokenProblems} from '../admin/kept-mail.ts';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import {mailFiles} from '../inbound/mail-files.ts';
@@ -52,8 +52,12 @@ const keptMails: Noun<KeptMail> = {
 		{title: 'KEPT', cell: ({kept}) => kept},
 		{title: 'KIND', cell: mail => reviewOf(mail).kind},
 		// For a report, the recipient it names; for a letter to the operator, its author and subject.
-		{title: 'WHO', cell: mail => letterOf(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
-		{title: 'WHY', cell: mail => letterOf(mail)?.subject ?? whyOf(mail), cut: true},
+		{
+			title: 'WHO',
+			cell: mail => operatorMail(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null,
+			cut: true,
+		},
+		{title: 'WHY', cell: mail => operatorMail(mail)?.subject ?? retentionReason(mail), cut: true},
 	],
 };
 
@@ -61,8 +65,8 @@ async function list(session: Session, {limit, raw}: Options): Promise<void> {
 	if (raw) {
 		throw new CliError('usage', '--raw needs an id', 'add its id: mailctl bounce unmatched ID --raw');
 	}
-	const mails = await listKept(await session.reader(), limit);
-	session.list(keptMails, mails);
+	const messages = await listKept(await session.reader(), limit);
+	session.list(keptMails, messages);
 }
 
 async function show(session: Session, {raw}: Options, id: string): Promise<void> {
@@ -89,11 +93,11 @@ function view(mail: KeptMail) {
 		received_at: mail.receivedAt,
 		source: mail.source,
 		kept: mail.kept,
-		why: whyOf(mail),
+		why: retentionReason(mail),
 		kind,
 		mail_from: mail.mailFrom,
 		rcpt_to: mail.rcptTo,
-		...letterOf(mail),
+		...operatorMail(mail),
 		size: mail.size,
 		fault: mail.fault,
 		reports: reports.map(reportView),
@@ -103,23 +107,24 @@ function view(mail: KeptMail) {
 
 function describe(mail: KeptMail, width: number): string[] {
 	const {kind, reports, tried} = reviewOf(mail);
-	const letter = letterOf(mail);
+	const header = operatorMail(mail);
 	return [
 		...fields([
 			['id', mail.id],
 			['received', `${shortTime(mail.receivedAt)} UTC, by ${mail.source}, ${mail.size} octets`],
 			['from', mail.mailFrom === '' ? '<> (null sender)' : mail.mailFrom],
 			['for', mail.rcptTo.join(', ') || null],
-			...(letter
+			...(header
 				? ([
-						['written by', letter.from],
-						['subject', letter.subject],
+						['written by', header.from],
+						['subject', header.subject],
 					] as const)
 				: []),
-			['kept', `${mail.kept}: ${whyOf(mail)}`],
+			['kept', `${mail.kept}: ${retentionReason(mail)}`],
 			['kind', kind],
 			...tried.map(
-				({via, id, fault}) => ['tried', `${id} by ${via.replaceAll('_', ' ')}: ${tokenFaults[fault]}`] as const,
+				({via, id, fault}) =>
+					['tried', `${id} by ${via.replaceAll('_', ' ')}: ${tokenProblems[fault]}`] as const,
 			),
 		]),
 		...reports.flatMap(report => reportLines(report, width)),
@@ -166,7 +171,7 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 	if (names.filter(each => each === '-').length > 1) {
 		throw new CliError('usage', 'standard input can be read only once', 'leave out one -');
 	}
-	if ((name === '-' || names.includes('-')) && session.terminal.asks) {
+	if ((name === '-' || names.includes('-')) && session.terminal.canAsk) {
 		session.terminal.warn('mailctl: paste the message, then press Ctrl-D on an empty line');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
@@ -201,7 +206,7 @@ function explainReply(
 	}
 	const read = toEvidence(reply, phase, mx ?? null);
 	if (!read.ok) {
-		throw new CliError('data', read.fault, read.fix);
+		throw new CliError('data', read.problem, read.fix);
 	}
 	const {code, enhanced, host} = read.evidence;
 	const judgement = classify(read.evidence);
@@ -227,12 +232,12 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...toView(reading)})}`
 			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;
 		count++;
-		if (!(await terminal.pour(text))) {
+		if (!(await terminal.writeText(text))) {
 			return;
 		}
 	}
 	if (json) {
-		await terminal.pour(count === 0 ? '[]\n' : '\n]\n');
+		await terminal.writeText(count === 0 ? '[]\n' : '\n]\n');
 	} else if (count === 0) {
 		throw new CliError('data', 'there is no file in the folder', 'name a folder with messages');
 	}

@@ -90,8 +90,8 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
 	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
 	const {site, provider, pace, retry, terms} = route;
-	const shown = view(provider, pace, retry);
-	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(route)}, () =>
+	const details = view(provider, pace, retry);
+	session.show({domain: name, mx: hosts, site, ...details, tls: terms.tls, sources: addressesOf(route)}, () =>
 		fields([
 			['domain', name],
 			['mail servers', hostsText(hosts, answer)],
@@ -101,11 +101,11 @@ export async function showPace(session: Session, text: string | undefined): Prom
 			['per session', pace.mailsPerSession],
 			['per minute', pace.perMinute ?? 'no limit'],
 			['suspended after', `${pace.failures} attempts in a row without a response`],
-			['retried after', shown.retry ?? undefined],
-			['given up after', shown.lifetime ?? undefined],
+			['retried after', details.retry ?? undefined],
+			['given up after', details.lifetime ?? undefined],
 			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as in the URL of the relay'],
 			['sources', addressesOf(route).join(' ') || null],
-			...shown.reactions.map((reaction, index): [string, string] => [
+			...details.reactions.map((reaction, index): [string, string] => [
 				index === 0 ? 'replies' : '',
 				`${reaction.text}: ${reactionText(reaction)}`,
 			]),

@@ -74,20 +74,20 @@ export function contactCommands(contact: CliCommand): void {
 async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const isId = text.startsWith('con_') && !text.includes('@');
 	const {address, key} = isId
-		? await chosen(session, text).then(found => ({address: found.address, key: found.addressKey}))
+		? await chosen(session, text).then(match => ({address: match.address, key: match.addressKey}))
 		: {address: text, key: parseAddress(text, true).key};
 	const {id: workspaceId} = await session.workspace();
 	await session.confirm(`Erase ${address} and the content of all messages to it?`, yes);
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
-	const {running} = await readDaemons(session);
+	const {isRunning} = await readDaemons(session);
 	const eraser = new Eraser({
 		store: await session.store(),
 		clock,
 		// A running daemon finds by itself what is due.
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
-		...(running && {waitLimitMs: erasureWaitMs}),
+		...(isRunning && {waitLimitMs: erasureWaitMs}),
 	});
 	const erased = await eraser.erase({workspaceId, addressKey: key}, session.tools.operator);
 	const {contact, messages, recipients, received = 0, isLeft} = erased;

@@ -1,5 +1,5 @@
 import {ConfigError} from '../config/config-error.ts';
-import {inspect, usual} from '../doctor/doctor.ts';
+import {doctorDefaults, inspect} from '../doctor/doctor.ts';
 import type {Finding} from '../doctor/finding.ts';
 import type {TimeServer} from '../doctor/machine.ts';
 import {CliError, exitCodes} from './fault.ts';
@@ -16,12 +16,12 @@ export function doctorCommand(command: CliCommand): void {
 		.sample('mailctl doctor --json')
 		.option(
 			'--to <domain...>',
-			`connect to the mail servers of these domains (default: ${usual.targets.join(' ')})`,
+			`connect to the mail servers of these domains (default: ${doctorDefaults.targets.join(' ')})`,
 			domains,
 		)
 		.option(
 			'--time-server <host[:port]>',
-			`compare the clock with this server (default: ${usual.timeServer.host})`,
+			`compare the clock with this server (default: ${doctorDefaults.timeServer.host})`,
 			timeServer,
 		)
 		.does<Options>(async (session, options) => {
@@ -44,7 +44,7 @@ async function collectFindings(session: Session, options: Options): Promise<Find
 			{
 				settings: loaded.settings,
 				version: version(),
-				returnPathChosen: loaded.sources.returnPathDomain !== 'default',
+				isReturnPathChosen: loaded.sources.returnPathDomain !== 'default',
 				tools: session.tools,
 				...(options.to && {targets: options.to}),
 				...(options.timeServer && {timeServer: options.timeServer}),
@@ -64,13 +64,13 @@ async function collectFindings(session: Session, options: Options): Promise<Find
 	}
 }
 
-const words = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
+const statusLabels = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
 const statusColumns = 6;
 const checkColumns = 16;
 
 /** Formats a finding: one line if all is well, otherwise with the reason and the fix below it. */
 function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
-	const head = `${words[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
+	const head = `${statusLabels[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
 	const indent = ' '.repeat(statusColumns + checkColumns);
 	const marked = status === 'ok' ? head : bold(head);
 	const details = wrapped(printable(detail), width, indent);
@@ -91,7 +91,7 @@ function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Term
 
 function summary(findings: readonly Finding[]): string {
 	const count = (status: Finding['status']) => findings.filter(one => one.status === status).length;
-	const plural = (n: number, word: string) => `${n} ${word}${n === 1 ? '' : 's'}`;
+	const plural = (n: number, noun: string) => `${n} ${noun}${n === 1 ? '' : 's'}`;
 	return `\n${count('ok')} ok, ${plural(count('warn'), 'warning')}, ${plural(count('fail'), 'failure')}`;
 }
 

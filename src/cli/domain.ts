@@ -13,7 +13,7 @@ import {
 	sendingNames,
 	zoneFile,
 } from '../domains/domain-records.ts';
-import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
+import {addDomain, removeDomain, returnPathProblem} from '../domains/domains.ts';
 import {changeLinkHost} from '../domains/link-host.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
@@ -51,7 +51,7 @@ export function domainCommands(domain: CliCommand): void {
 	domain
 		.verb('dmarc <domain>', 'Show who sends with a domain according to DMARC reports, and the next policy')
 		.sample('mailctl domain dmarc shop.example --days 30')
-		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.usual)
 		.does(dmarc);
 
 	domain
@@ -84,12 +84,12 @@ async function add(
 ): Promise<void> {
 	const name = parseDomain(text);
 	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
-	const fault = returnPathFault(name, returnPathDomain);
-	if (fault !== null) {
+	const problem = returnPathProblem(name, returnPathDomain);
+	if (problem !== null) {
 		throw new CliError(
 			'usage',
 			`the return path is ${returnPathHost({name, return_path_domain: returnPathDomain})}`,
-			`it ${fault}`,
+			`it ${problem}`,
 		);
 	}
 	const {id: workspaceId} = await session.workspace();
@@ -226,11 +226,11 @@ function refuseWithSenders({name}: Domain, senders: readonly string[] = []): voi
 async function findNamed(session: Session, text: string): Promise<Domain> {
 	const name = parseDomain(text);
 	const {id} = await session.workspace();
-	const found = await findDomain(await session.reader(), id, name);
-	if (!found) {
+	const row = await findDomain(await session.reader(), id, name);
+	if (!row) {
 		throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
 	}
-	return found;
+	return row;
 }
 
 async function readRecords(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<DomainRecord[]> {
@@ -244,14 +244,14 @@ async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
 
 export async function asking<Sight>(
 	session: Session,
-	look: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Sight>,
+	runCheck: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Sight>,
 ): Promise<Sight> {
 	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
 	const {clock} = session.tools;
 	session.terminal.status('querying DNS …');
 	try {
 		const open = () => openRecordSources({servers, allowPrivate, clock});
-		return await look(await session.reader(), sendingNames(session.settings()), open, clock.now());
+		return await runCheck(await session.reader(), sendingNames(session.settings()), open, clock.now());
 	} finally {
 		session.terminal.status(null);
 	}
@@ -314,7 +314,7 @@ const dmarcColumns = [
 async function check(session: Session, text: string): Promise<DomainCheck> {
 	const checked = await checkDomain({
 		find: () => findNamed(session, text),
-		look: row => lookAt(session, row),
+		check: row => lookAt(session, row),
 		write: session.write,
 		acting: session.tools,
 	});

@@ -56,7 +56,7 @@ export function report(error: unknown): Report {
 	}
 	const code = systemCode(error);
 	const message = error instanceof Error ? error.message : String(error);
-	const known = knownFaults.find(({codes}) => codes.test(code));
+	const known = knownProblems.find(({codes}) => codes.test(code));
 	if (known) {
 		return {lines: [line(`${known.wrong} (${message}), ${known.fix}`)], exitCode: known.exitCode};
 	}
@@ -67,7 +67,7 @@ export function report(error: unknown): Report {
 	};
 }
 
-const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exitCode: number}> = [
+const knownProblems: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exitCode: number}> = [
 	{
 		codes: /^FILE_REFUSED$/,
 		wrong: 'a file or folder was refused',

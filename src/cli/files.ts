@@ -16,7 +16,7 @@ export async function readInput(name: string): Promise<Buffer> {
 	try {
 		return await readRegular(name, maxOctets, 'follow');
 	} catch (error) {
-		throw inputFault(error, name);
+		throw inputProblem(error, name);
 	}
 }
 
@@ -53,12 +53,12 @@ export async function openInput(name: string): Promise<Input> {
 		const {file, size} = await openRegular(name, 'follow');
 		return {chunks: file.createReadStream({autoClose: false}), size, close: () => file.close()};
 	} catch (error) {
-		throw inputFault(error, name);
+		throw inputProblem(error, name);
 	}
 }
 
 /** Converts the error of reading a named file: bad data (65) if it is missing, too large or not a regular file. */
-export function inputFault(
+export function inputProblem(
 	error: unknown,
 	name: string,
 	fix = 'name a regular file, or pipe the data in and name -',

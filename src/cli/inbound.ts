@@ -33,21 +33,23 @@ export function inboundCommands(inbound: CliCommand): void {
 	inbound
 		.verb('show <address>', 'Show an address, and whether its mail reaches this machine')
 		.sample('mailctl inbound show support@in.shop.example')
-		.does<object, [string]>(async (session, _options, text) => await showOne(session, await found(session, text)));
+		.does<object, [string]>(
+			async (session, _options, text) => await showOne(session, await findInbound(session, text)),
+		);
 
 	inbound
 		.verb('remove <address>', 'Stop receiving mail at an address; received messages stay')
 		.sample('mailctl inbound remove support@in.shop.example --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const row = await found(session, text);
+			const row = await findInbound(session, text);
 			await session.confirm(`Remove ${row.address}? Mail to it will be refused.`, yes);
 			await session.perform(removeInbound, {id: row.id});
 			session.show({...inboundView(row, storedTime), removed: true}, () => [`removed ${row.address}`]);
 		});
 }
 
-async function found(session: Session, text: string): Promise<InboundAddress> {
+async function findInbound(session: Session, text: string): Promise<InboundAddress> {
 	const {reader, workspaceId} = await session.inWorkspace();
 	const all = await listInboundAddresses(reader, workspaceId);
 	const domain = parseDomain(domainOf(text)) ?? '';

@@ -42,21 +42,21 @@ export function countRead(counts: IngestCounts, reading: Reading, {about, kept}:
 	counts.events += about.filter(({isNew, event}) => isNew && event !== null).length;
 }
 
-function kindOf({kind, reports, fault}: Reading, about: ReportEffect['about']): keyof IngestCounts {
-	const says = (action: string) => reports.some(report => report.action === action);
-	if (about.some(({via}) => via === 'unsubscribe_mail') || says('unsubscribe')) {
+function kindOf({kind, reports, fault: problem}: Reading, about: ReportEffect['about']): keyof IngestCounts {
+	const hasAction = (action: string) => reports.some(report => report.action === action);
+	if (about.some(({via}) => via === 'unsubscribe_mail') || hasAction('unsubscribe')) {
 		return 'unsubscribes';
 	}
-	if (says('complaint')) {
+	if (hasAction('complaint')) {
 		return 'complaints';
 	}
-	if (says('failed')) {
+	if (hasAction('failed')) {
 		return 'bounces';
 	}
 	if (kind === 'auto_reply') {
 		return 'auto_replies';
 	}
-	if (fault !== null) {
+	if (problem !== null) {
 		return 'unreadable';
 	}
 	if (kind === 'dmarc' || kind === 'tls') {
@@ -85,7 +85,9 @@ const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']
 
 /** Formats the counts for people, without uninteresting zeros. */
 export function countLines(counts: IngestCounts): string[] {
-	const shown = (Object.keys(titles) as Array<keyof typeof titles>).filter(key => counts[key] > 0 || always.has(key));
+	const visible = (Object.keys(titles) as Array<keyof typeof titles>).filter(
+		key => counts[key] > 0 || always.has(key),
+	);
 	const hints: Partial<Record<keyof IngestCounts, string>> = {
 		unmatched: 'see mailctl bounce unmatched',
 		cut: 'only the beginning was read',
@@ -93,7 +95,7 @@ export function countLines(counts: IngestCounts): string[] {
 	};
 	return fields([
 		['imported', grouped(counts.taken)],
-		...shown.map(key => {
+		...visible.map(key => {
 			const hint = counts[key] > 0 && hints[key];
 			return [titles[key], `${grouped(counts[key])}${hint ? `  ${hint}` : ''}`] as const;
 		}),

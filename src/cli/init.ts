@@ -21,26 +21,26 @@ async function init(session: Session): Promise<void> {
 	// With PostgreSQL, the data folder may not exist yet, and the keys may have to be written to it.
 	openDataDir({dataDir, asRoot: true});
 	const {bootstrap} = await import('../admin/bootstrap.ts');
-	const made = await bootstrap(store, session.tools, await session.vault(), {
-		captures: delivery === 'capture',
-		dashboard,
+	const created = await bootstrap(store, session.tools, await session.vault(), {
+		isCapturing: delivery === 'capture',
+		hasDashboard: dashboard,
 		isAlone: false,
 		hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
 	});
-	const link = logInLink(settings, made?.logInToken ?? null);
+	const link = logInLink(settings, created?.logInToken ?? null);
 	// With --json, the keys are part of the output, as with `key create`.
-	const json = made && {
-		workspace: made.workspaceId,
-		sender: made.sender,
-		template: made.templateId,
-		keys: {live: made.liveKey, test: made.testKey},
+	const json = created && {
+		workspace: created.workspaceId,
+		sender: created.sender,
+		template: created.templateId,
+		keys: {live: created.liveKey, test: created.testKey},
 		link,
 	};
-	session.show({data_dir: dataDir, fresh: made !== null, ...json}, () => {
-		if (!made) {
+	session.show({data_dir: dataDir, fresh: created !== null, ...json}, () => {
+		if (!created) {
 			return ['The store already has a workspace: nothing was changed.'];
 		}
-		const keys = {...made, link, url: localUrl(listenUrl(httpListen))};
+		const keys = {...created, link, url: localUrl(listenUrl(httpListen))};
 		const start = `Start the daemon first: ${thisCommand()} serve`;
 		if (process.stdout.isTTY) {
 			return [...welcomeLines(keys), '', start];
@@ -53,12 +53,12 @@ async function init(session: Session): Promise<void> {
 			start,
 		];
 	});
-	if (made) {
+	if (created) {
 		await session.write(endFirstStart);
 	}
 }
 
-type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;
+type FirstKeys = Omit<WelcomeInput, 'command' | 'isFile'>;
 
 /**
  * Returns the sign-in link for a token, or `null` if there is no token or no dashboard. `bound` is the address at which
@@ -74,8 +74,8 @@ export function logInLink(
 }
 
 /** Returns the welcome text for a terminal. */
-export function welcomeLines(made: FirstKeys): string[] {
-	return welcome({...made, command: thisCommand(), inFile: false});
+export function welcomeLines(keys: FirstKeys): string[] {
+	return welcome({...keys, command: thisCommand(), isFile: false});
 }
 
 /**
@@ -83,9 +83,9 @@ export function welcomeLines(made: FirstKeys): string[] {
  * output ends up in journals and container logs. Returns the file, or `null` if one exists already, whose keys are left
  * alone.
  */
-export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
+export function writeFirstKeys(dataDir: string, keys: FirstKeys): string | null {
 	const file = join(dataDir, firstKeysFile);
-	const lines = welcome({...made, command: thisCommand(), inFile: true});
+	const lines = welcome({...keys, command: thisCommand(), isFile: true});
 	try {
 		writeFileSync(file, `${lines.join('\n')}\n`, {mode: 0o600, flag: 'wx', flush: true});
 		return file;

@@ -122,16 +122,16 @@ async function printEvents(session: Session): Promise<void> {
 }
 
 async function show(session: Session, _options: object, id: string): Promise<void> {
-	const found = await chosenMessage(session, id);
+	const message = await chosenMessage(session, id);
 	const {reader, workspaceId} = await session.inWorkspace();
-	const events = await readEvents(reader, found.id, {after: null, limit: maxEvents});
-	const recipients = await readRecipients(reader, workspaceId, found.id);
-	const engagement = await readEngagement(reader, found.id);
-	const reports = await readReports(reader, found.id, maxReports);
-	const {rows: answers} = await listReceived(reader, {workspaceId, terms: [`re:${found.id}`]});
+	const events = await readEvents(reader, message.id, {after: null, limit: maxEvents});
+	const recipients = await readRecipients(reader, workspaceId, message.id);
+	const engagement = await readEngagement(reader, message.id);
+	const reports = await readReports(reader, message.id, maxReports);
+	const {rows: replies} = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
 	session.show(
 		{
-			message: messageView(found),
+			message: messageView(message),
 			// The store's exact times with milliseconds, because the order matters.
 			events: events.map(event => ({
 				...eventView(event),
@@ -139,9 +139,9 @@ async function show(session: Session, _options: object, id: string): Promise<voi
 				recorded_at: event.recordedAt,
 			})),
 			recipients: recipients.map(recipient => recipientView(session, recipient, engagement, reports)),
-			answers: answers.map(mail => ({id: mail.id, from: senderOf(mail), received_at: mail.receivedAt})),
+			answers: replies.map(mail => ({id: mail.id, from: senderOf(mail), received_at: mail.receivedAt})),
 		},
-		() => describe(session, found, events, recipients, {engagement, reports, answers}),
+		() => describe(session, message, events, recipients, {engagement, reports, replies}),
 	);
 }
 
@@ -159,12 +159,14 @@ async function reschedule(session: Session, _options: object, id: string, sendAt
 
 /** Renders a message again for one of its recipients and prints it. */
 async function printRaw(session: Session, {recipient: to}: {recipient?: string}, id: string): Promise<void> {
-	const found = await chosenMessage(session, id);
+	const message = await chosenMessage(session, id);
 	const {id: workspaceId} = await session.workspace();
-	const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
-	const wanted = to === undefined ? undefined : address(to, true).key;
-	const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
-	if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
+	const recipients = await readRecipients(await session.reader(), workspaceId, message.id);
+	const requestedKey = to === undefined ? undefined : address(to, true).key;
+	const recipient = recipients.find(
+		each => requestedKey === undefined || address(each.address, true).key === requestedKey,
+	);
+	if ((await findMessageStatus(await session.reader(), workspaceId, message.id))?.isEmptied) {
 		throw new CliError(
 			'data',
 			'the content was removed',
@@ -232,7 +234,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	const reader = await session.reader();
 	const {limit = defaultLimit} = options;
 	if (options.csv) {
-		const pages = readPages<StoredMessage>(part => pageMessages(reader, filter, part), {most: options.limit});
+		const pages = readPages<StoredMessage>(part => pageMessages(reader, filter, part), {max: options.limit});
 		await session.csv(streamCsv(csvColumns.messages, pages, row => messageView(row, storedTime)));
 	} else if (session.json) {
 		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
@@ -296,7 +298,7 @@ function countView({n, machineN, firstAt, lastAt}: EngagementCount) {
 type Afterwards = {
 	readonly engagement: readonly EngagementCount[];
 	readonly reports: readonly StoredReport[];
-	readonly answers: readonly Received[];
+	readonly replies: readonly Received[];
 };
 
 /**
@@ -308,7 +310,7 @@ export function describe(
 	message: StoredMessage,
 	events: readonly StoredEvent[],
 	recipients: readonly StoredRecipient[],
-	{engagement, reports, answers}: Afterwards,
+	{engagement, reports, replies}: Afterwards,
 ): string[] {
 	const {bold, width} = session.terminal;
 	const {sendAt, expiresAt} = message.extras;
@@ -351,8 +353,8 @@ export function describe(
 				.flatMap(report => reportLines(report, width)),
 			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
-		...(answers.length === 0 ? [] : ['', bold('Replies')]),
-		...answers.flatMap(mail =>
+		...(replies.length === 0 ? [] : ['', bold('Replies')]),
+		...replies.flatMap(mail =>
 			wrapped(printable(`${shortTime(mail.receivedAt)}  ${mail.id}  ${senderOf(mail)}`), width, '  '),
 		),
 	];
@@ -423,8 +425,8 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 	if (captured !== null) {
 		return captured;
 	}
-	const made = await recipients.remade(workspaceId, recipientId);
-	if (made === 'no_sender') {
+	const rendered = await recipients.rerender(workspaceId, recipientId);
+	if (rendered === 'no_sender') {
 		throw new CliError(
 			'unavailable',
 			'the message cannot be rendered again: its sender was removed',
@@ -434,12 +436,12 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 	session.terminal.warn(
 		'mailctl: not captured, therefore rendered again: its signatures and the tokens in its links are different',
 	);
-	if (!made.ok) {
+	if (!rendered.ok) {
 		throw new CliError(
 			'data',
-			`the message cannot be rendered: ${made.message}`,
+			`the message cannot be rendered: ${rendered.message}`,
 			'fix the template and send again',
 		);
 	}
-	return made.mail;
+	return rendered.mail;
 }

@@ -11,7 +11,7 @@ import {type Noun, shortTime} from './terminal-text.ts';
 type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
 	readonly id: string | null;
 	readonly startedAt: string | null;
-	readonly silent: boolean;
+	readonly isSilent: boolean;
 };
 
 export function nodeCommands(node: CliCommand): void {
@@ -27,7 +27,7 @@ export function nodeCommands(node: CliCommand): void {
 async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]> {
 	const rows = await listNodes(reader, '');
 	const silentSince = storeTime(tools.clock.now() - silentMs);
-	return rows.map(row => ({...row, silent: row.seenAt < silentSince}));
+	return rows.map(row => ({...row, isSilent: row.seenAt < silentSince}));
 }
 
 /** With SQLite, the data folder has the state of the only daemon. */
@@ -38,7 +38,7 @@ function ownDaemon(session: Session): ListedNode[] {
 	}
 	const {pid, version, roles} = daemon;
 	const seenAt = storeTime(session.tools.clock.now());
-	return [{id: null, host: hostname(), pid, version, roles, startedAt: null, seenAt, silent: false}];
+	return [{id: null, host: hostname(), pid, version, roles, startedAt: null, seenAt, isSilent: false}];
 }
 
 const nodes: Noun<ListedNode> = {
@@ -63,6 +63,6 @@ const nodes: Noun<ListedNode> = {
 	],
 };
 
-function stateOf({silent}: ListedNode): string {
-	return silent ? 'silent' : 'running';
+function stateOf({isSilent}: ListedNode): string {
+	return isSilent ? 'silent' : 'running';
 }

@@ -1,6 +1,6 @@
 import {duration as durationParser, rateLimit as rateLimitParser, size as sizeParser} from '../config/parsers.ts';
 import {defined} from '../kit/collections.ts';
-import {labelFault} from '../kit/text.ts';
+import {labelProblem} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
@@ -9,7 +9,7 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
-import {validLocale, validTimezone} from '../render/locale.ts';
+import {isValidTimezone, validLocale} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad
@@ -29,10 +29,10 @@ export function oneOf<Word extends string>(option: string, words: readonly Word[
 
 export const mode = oneOf('--mode', ['live', 'test']);
 
-export function label(option: string, longest?: number): (text: string) => string {
+export function label(option: string, maxLength?: number): (text: string) => string {
 	return text => {
-		const fault = labelFault(text, longest);
-		return fault === null ? text : refuse(option, text, `it ${fault}`);
+		const problem = labelProblem(text, maxLength);
+		return problem === null ? text : refuse(option, text, `it ${problem}`);
 	};
 }
 
@@ -63,15 +63,13 @@ export function locale(text: string): string {
 
 /** An IANA zone name. */
 export function timezone(text: string): string {
-	return validTimezone(text) ? text : refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
+	return isValidTimezone(text) ? text : refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
 }
 
-export function count(option: string, least: number, most: number): (text: string) => number {
+export function count(option: string, min: number, max: number): (text: string) => number {
 	return text => {
 		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
-		return number >= least && number <= most
-			? number
-			: refuse(option, text, `use a whole number, ${least} to ${most}`);
+		return number >= min && number <= max ? number : refuse(option, text, `use a whole number, ${min} to ${max}`);
 	};
 }
 
@@ -91,7 +89,7 @@ export function route(text: string): string {
 	if (!parsed.ok) {
 		throw new CliError(
 			'usage',
-			`the value of --route ${parsed.fault}`,
+			`the value of --route ${parsed.problem}`,
 			'use mx, relay, smtp://[user:password@]host, default, or - to read it from standard input',
 		);
 	}
@@ -108,14 +106,14 @@ export function duration(option: string): (text: string) => number {
 }
 
 /** Parses a size such as `10MiB` to octets. */
-export function size(option: string, most: number): (text: string) => number {
+export function size(option: string, max: number): (text: string) => number {
 	const parse = sizeParser(1);
 	return text => {
 		const parsed = parse(text, '');
 		if (!parsed.ok) {
 			return refuse(option, text, parsed.allowed);
 		}
-		return parsed.value <= most ? parsed.value : refuse(option, text, `use at most ${most / 1024 ** 2}MiB`);
+		return parsed.value <= max ? parsed.value : refuse(option, text, `use at most ${max / 1024 ** 2}MiB`);
 	};
 }
 
@@ -165,16 +163,16 @@ export function colour(option: string): (text: string) => string {
 
 export function email(option: string): (text: string) => string {
 	return text => {
-		const parsed = parseAddress(text, {utf8Local: false});
-		return parsed.ok ? text : refuse(option, text, `it ${parsed.fault}`);
+		const parsed = parseAddress(text, {allowsUtf8Local: false});
+		return parsed.ok ? text : refuse(option, text, `it ${parsed.problem}`);
 	};
 }
 
 /** Throws bad data (65). */
 export function address(text: string, utf8Local = false): Address {
-	const parsed = parseAddress(text, {utf8Local});
+	const parsed = parseAddress(text, {allowsUtf8Local: utf8Local});
 	if (!parsed.ok) {
-		throw new CliError('data', `${text} is not a valid address`, `it ${parsed.fault}`);
+		throw new CliError('data', `${text} is not a valid address`, `it ${parsed.problem}`);
 	}
 	return parsed.address;
 }

@@ -24,7 +24,7 @@ export type TargetOptions = {readonly destination?: string; readonly olderThan?:
 type Targets = {
 	readonly recipients: readonly string[];
 	/** Named recipients that are not in the queue. */
-	readonly gone: readonly string[];
+	readonly notQueued: readonly string[];
 	/** How they were chosen, for the audit trail. */
 	readonly chosen: Readonly<Record<string, unknown>>;
 };
@@ -47,13 +47,13 @@ export async function chosenTargets(
 	session: Session,
 	ids: readonly string[],
 	{destination, olderThan}: TargetOptions,
-	noneMeansAll = false,
+	shouldDefaultToAll = false,
 ): Promise<Targets> {
-	const filtered = destination !== undefined || olderThan !== undefined;
-	if (filtered && ids.length > 0) {
+	const hasFilter = destination !== undefined || olderThan !== undefined;
+	if (hasFilter && ids.length > 0) {
 		throw new CliError('usage', 'ids and filters cannot be combined', 'use ids, or --destination and --older-than');
 	}
-	if (!filtered && ids.length === 0 && !noneMeansAll) {
+	if (!hasFilter && ids.length === 0 && !shouldDefaultToAll) {
 		throw new CliError(
 			'usage',
 			'no messages were selected',
@@ -66,7 +66,7 @@ export async function chosenTargets(
 	}
 	const filter: QueueFilter = {workspaceId, destination, before: olderThan};
 	const recipients = await findWaiting(await session.reader(), filter);
-	return {recipients, gone: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
+	return {recipients, notQueued: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
 }
 
 /** Finds recipients by ids. Throws if one is unknown, so that a command changes all of them or none. */
@@ -91,9 +91,9 @@ async function namedRecipients(
 		const kind = unknown.startsWith('msg') ? 'message' : 'recipient';
 		throw new CliError('data', `there is no ${kind} ${unknown}`, 'see mailctl queue list');
 	}
-	const recipients = new Set(named.filter(({waits}) => waits).map(({id}) => id));
-	const gone = new Set(named.filter(({waits}) => !waits).map(({id}) => id));
-	return {recipients: [...recipients].sort(), gone: [...gone].sort(), chosen: {}};
+	const recipients = new Set(named.filter(({isQueued}) => isQueued).map(({id}) => id));
+	const notQueued = new Set(named.filter(({isQueued}) => !isQueued).map(({id}) => id));
+	return {recipients: [...recipients].sort(), notQueued: [...notQueued].sort(), chosen: {}};
 }
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
@@ -165,7 +165,7 @@ function reasonOption(command: CliCommand): CliCommand {
 async function runChange(
 	session: Session,
 	change: QueueChange,
-	{recipients, gone, chosen}: Targets,
+	{recipients, notQueued, chosen}: Targets,
 	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
 	const {newId} = session.tools;
@@ -181,19 +181,19 @@ async function runChange(
 	const {changed, busy} = await changeQueue(options, change, recipients, {...chosen, ...detail});
 	progress.end();
 	const unchanged = recipients.length - changed - busy.length;
-	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: gone.length}, () =>
-		recipients.length + gone.length === 0
+	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: notQueued.length}, () =>
+		recipients.length + notQueued.length === 0
 			? ['nothing in the queue matches']
 			: [
 					...(changed > 0 ? [saysOf(change)(countRecipients(changed))] : []),
 					...(unchanged > 0 ? [`${countRecipients(unchanged)} unchanged: nothing to do`] : []),
-					...(gone.length > 0 ? [`${countRecipients(gone.length)} no longer in the queue`] : []),
-					...(busy.length > 0 && change.passesOver
+					...(notQueued.length > 0 ? [`${countRecipients(notQueued.length)} no longer in the queue`] : []),
+					...(busy.length > 0 && change.skipsInFlight
 						? [`${countRecipients(busy.length)} being attempted right now`]
 						: []),
 				],
 	);
-	if (busy.length > 0 && !change.passesOver) {
+	if (busy.length > 0 && !change.skipsInFlight) {
 		throw new CliError(
 			'temporary',
 			`${countRecipients(busy.length)} being attempted right now`,
@@ -228,9 +228,9 @@ export function suspendVerbs(queue: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);
 			const {suspension, sites} = await session.write(trx => resumeDestination(trx, session.tools, destination));
-			const resumed = suspension !== undefined || sites.length > 0;
-			session.show({destination, suspended: false, resumed, sites}, () =>
-				resumed
+			const isResumed = suspension !== undefined || sites.length > 0;
+			session.show({destination, suspended: false, resumed: isResumed, sites}, () =>
+				isResumed
 					? [
 							...(suspension ? [`mail to ${destination} is sent again`] : []),
 							...sites.map(

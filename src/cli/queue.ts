@@ -48,7 +48,11 @@ async function summary(session: Session): Promise<{readonly rows: readonly Queue
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const now = session.tools.clock.now();
 	return {
-		rows: await readQueueStatus(await session.reader(), {now, workspaceId, idle: workspaceId === undefined}),
+		rows: await readQueueStatus(await session.reader(), {
+			now,
+			workspaceId,
+			includesIdle: workspaceId === undefined,
+		}),
 		now,
 	};
 }
@@ -61,7 +65,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 	}
 	const sum = (of: (row: QueueStatus) => number) => rows.reduce((all, row) => all + of(row), 0);
 	const waits = (priority: Priority) => (row: Pick<QueueStatus, 'by_priority'>) => row.by_priority[priority];
-	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
+	const rowsWithAge = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
 		...free,
 		destination: `${grouped(rows.length)} destinations`,
@@ -70,7 +74,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		in_flight: sum(row => row.in_flight),
 		held: sum(row => row.held),
 		by_priority: {high: sum(waits('high')), normal: 0, low: sum(waits('low'))},
-		age: Math.max(...shown.map(({age}) => age ?? 0)),
+		age: Math.max(...rowsWithAge.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
 	const stops = table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
@@ -86,7 +90,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 			{title: 'OLDEST', cell: row => (row.age === null ? null : duration(row.age)), right: true},
 			{title: 'LAST REPLY', cell: row => stopText(row, now) ?? row.last_reply, cut: true},
 		],
-		rows.length > 1 ? [...shown, total] : shown,
+		rows.length > 1 ? [...rowsWithAge, total] : rowsWithAge,
 		terminal.width,
 	);
 	return [...stops, ...adviceLines(rows, terminal.width)];
@@ -188,14 +192,14 @@ export function whyVerb(queue: CliCommand): void {
 
 async function why(session: Session, options: WhyOptions, ids: readonly string[]): Promise<void> {
 	const targets = await chosenTargets(session, ids, options);
-	const all = [...targets.recipients, ...targets.gone];
+	const all = [...targets.recipients, ...targets.notQueued];
 	const recipients = await readRecipientFacts(await session.reader(), all.slice(0, options.limit));
-	const answers = await findReasons(session, recipients);
+	const reasons = await findReasons(session, recipients);
 	const now = session.tools.clock.now();
-	const left = all.length - answers.length;
-	session.show(answers, () => [
-		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, now)]),
-		...(answers.length === 0 ? [nothingMatches] : []),
+	const left = all.length - reasons.length;
+	session.show(reasons, () => [
+		...reasons.flatMap((entry, index) => [...(index > 0 ? [''] : []), ...described(session, entry, now)]),
+		...(reasons.length === 0 ? [nothingMatches] : []),
 		...(left > 0 ? ['', `and ${grouped(left)} more: raise --limit to see them`] : []),
 	]);
 }
@@ -220,13 +224,13 @@ function readDestinations(session: Session): Destinations {
 	if (read.ok) {
 		return read.destinations;
 	}
-	for (const fault of read.faults) {
-		session.terminal.warn(`mailctl: ${fault}`);
+	for (const problem of read.problems) {
+		session.terminal.warn(`mailctl: ${problem}`);
 	}
 	return loadDestinations({...settings, destinationsFile: null});
 }
 
-function described({terminal}: Session, answer: Why, now: number): string[] {
+function described({terminal}: Session, entry: Why, now: number): string[] {
 	const lines = (text: string, indent: string) => wrapped(printable(text), terminal.width, indent);
 	const reason = ({detail, until, mend}: Pick<Why, 'detail' | 'until' | 'mend'>) => [
 		...lines(
@@ -236,10 +240,10 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 		...(mend === null ? [] : lines(`→ ${mend}`, '    ')),
 	];
 	return [
-		`${terminal.bold(`${printable(answer.address)}  ${answer.id}`)}${ofPriority(answer.priority)}`,
-		...reason(answer),
-		...answer.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
-		...(answer.gives_up_at === null ? [] : lines(`It expires at ${shortTime(answer.gives_up_at)} UTC.`, '  ')),
+		`${terminal.bold(`${printable(entry.address)}  ${entry.id}`)}${ofPriority(entry.priority)}`,
+		...reason(entry),
+		...entry.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
+		...(entry.gives_up_at === null ? [] : lines(`It expires at ${shortTime(entry.gives_up_at)} UTC.`, '  ')),
 	];
 }
 
@@ -264,21 +268,21 @@ async function trace(session: Session, options: TraceOptions, ids: readonly stri
 		throw new CliError('usage', '--follow cannot be combined with --json', 'leave out --json');
 	}
 	const targets = await chosenTargets(session, ids, options);
-	const all = [...targets.recipients, ...targets.gone];
+	const all = [...targets.recipients, ...targets.notQueued];
 	const chosen = all.slice(0, options.limit);
 	const recipients = await readRecipientFacts(await session.reader(), chosen);
 	const traced = await withAttempts(session, recipients);
 	const reasons = await findReasons(session, recipients);
-	const copies = traced.map(({recipient: {state_at, site}, attempts}, n) => ({
+	const recipientViews = traced.map(({recipient: {state_at, site}, attempts}, n) => ({
 		...reasons[n],
 		state_at,
 		// Empty while its mail servers are being looked up.
 		site: site || null,
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 	}));
-	session.show({copies}, () => [
+	session.show({copies: recipientViews}, () => [
 		...tracedLines(session, traced, reasons),
-		...(copies.length === 0 ? [nothingMatches] : []),
+		...(recipientViews.length === 0 ? [nothingMatches] : []),
 		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
 	]);
 	if (options.follow) {
@@ -309,16 +313,16 @@ function tracedLines(session: Session, traced: readonly Traced[], reasons: reado
 /** Prints new attempts until every recipient has left the queue. An attempt is recorded together with its outcome. */
 async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
 	const {terminal} = session;
-	const shown = new Map(before.map(({recipient, attempts}) => [recipient.id, attempts.length]));
+	const printedCounts = new Map(before.map(({recipient, attempts}) => [recipient.id, attempts.length]));
 	let waiting = before.filter(({recipient}) => recipient.next_attempt_at !== null).map(({recipient}) => recipient.id);
 	while (waiting.length > 0) {
 		await sleep(pollMs);
 		const recipients = await readRecipientFacts(await session.reader(), waiting);
 		const changed: Traced[] = [];
 		for (const {recipient, attempts} of await withAttempts(session, recipients)) {
-			const fresh = attempts.slice(shown.get(recipient.id) ?? 0);
+			const fresh = attempts.slice(printedCounts.get(recipient.id) ?? 0);
 			if (fresh.length > 0 || recipient.next_attempt_at === null) {
-				shown.set(recipient.id, attempts.length);
+				printedCounts.set(recipient.id, attempts.length);
 				changed.push({recipient, attempts: fresh});
 			}
 		}

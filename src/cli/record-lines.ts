@@ -70,7 +70,7 @@ function eitherOf(records: readonly CheckedRecord[]): string[] {
 			];
 }
 
-function head(session: Session, row: Domain, next: string | null, unsigned = false): string[] {
+function head(session: Session, row: Domain, next: string | null, lacksSignature = false): string[] {
 	const own = returnPathHost(row);
 	const {returnPathDomain} = session.settings();
 	const isUsed = row.return_path_at !== null || own === returnPathDomain;
@@ -79,7 +79,7 @@ function head(session: Session, row: Domain, next: string | null, unsigned = fal
 		['domain', row.name],
 		[
 			'state',
-			`${row.state}${unsigned && row.state === 'verified' ? ', not signed,' : ''} since ${shortTime(row.state_at)} UTC`,
+			`${row.state}${lacksSignature && row.state === 'verified' ? ', not signed,' : ''} since ${shortTime(row.state_at)} UTC`,
 		],
 		[
 			'checked',

@@ -50,7 +50,7 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 	const lifetimeMs = Math.max(tokenLifetime, reportTokenMs(retentionDays));
 	const until = former.length === 0 ? null : storeTime(session.tools.clock.now() + lifetimeMs);
 	const total = Object.values(rows).reduce((sum, n) => sum + n);
-	const restart = isFile && liveDaemon(dataDir) !== null;
+	const needsRestart = isFile && liveDaemon(dataDir) !== null;
 	session.show(
 		{
 			key_id: keys.current,
@@ -59,12 +59,12 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 			total,
 			damaged,
 			keep_former_until: until,
-			restart,
+			restart: needsRestart,
 		},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
 			`Encrypted ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates)} certificates, ${grouped(rows.acme_accounts)} CA accounts.`,
-			...(restart ? ['Restart the daemon: until then it creates links with the former key.'] : []),
+			...(needsRestart ? ['Restart the daemon: until then it creates links with the former key.'] : []),
 			...(until === null
 				? ['There is no former key. To rotate, put a new one first on every node and restart each.']
 				: [

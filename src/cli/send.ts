@@ -241,12 +241,12 @@ async function postMessage(
 			'start it with mailctl serve',
 		);
 	}
-	const answer = (await response.json().catch(() => ({}))) as Accepted & Envelope;
+	const result = (await response.json().catch(() => ({}))) as Accepted & Envelope;
 	if (response.ok) {
-		return {id: answer.id, status: answer.status};
+		return {id: result.id, status: result.status};
 	}
-	const {code = String(response.status), message, violations = []} = answer.error ?? {};
-	const details = violations.map(({field, message: fault}) => `${field}: ${fault}`);
+	const {code = String(response.status), message, violations = []} = result.error ?? {};
+	const details = violations.map(({field, message: problem}) => `${field}: ${problem}`);
 	const reason = message === undefined ? '' : `: ${message.replace(/\.$/, '')}`;
 	const wrong = `the message was refused with ${code}${reason}`;
 	throw new CliError(kindOf(response.status), wrong, mends[code] ?? 'fix it and send again', details);
@@ -273,10 +273,10 @@ function kindOf(status: number): ExitKind {
 export async function resend(session: Session, _options: object, text: string): Promise<void> {
 	const id = (await session.idOf('msg', text)) ?? notFound('message', text);
 	const {id: workspaceId} = await session.workspace();
-	const found = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? notFound('message', text);
-	if (found.erasedAt !== null) {
+	const message = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? notFound('message', text);
+	if (message.erasedAt !== null) {
 		throw new CliError('data', `the message ${id} was erased`, 'it cannot be sent again');
 	}
-	const accepted = await postAs(session, {workspaceId, mode: found.mode}, `/v1/messages/${id}/resend`, {});
+	const accepted = await postAs(session, {workspaceId, mode: message.mode}, `/v1/messages/${id}/resend`, {});
 	session.show({id: accepted.id, resent_from: id}, () => [accepted.id]);
 }

@@ -28,19 +28,19 @@ export function serveCommand(command: CliCommand): void {
 			asRoot,
 			async prepare({store, vault}, settings) {
 				const {delivery, dataDir, dashboard, databaseUrl} = settings;
-				const made = await bootstrap(store, createTools(store.clock, operator()), vault, {
-					captures: delivery === 'capture',
-					dashboard,
+				const created = await bootstrap(store, createTools(store.clock, operator()), vault, {
+					isCapturing: delivery === 'capture',
+					hasDashboard: dashboard,
 					isAlone: databaseUrl === null,
 					hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
 				});
 				const hasFirstUser = (await findUserByEmail(store.reader, firstUser)) !== undefined;
 				return async (daemon, logger) => {
-					const isShown = made !== null && showFirstKeys(made, settings, daemon, logger) === 'terminal';
+					const isShown = created !== null && showFirstKeys(created, settings, daemon, logger) === 'terminal';
 					if (!isShown) {
 						showDashboard(settings, daemon, hasFirstUser ? firstUser : 'EMAIL');
 					}
-					if (made) {
+					if (created) {
 						await store.writer.transaction(endFirstStart);
 					}
 				};
@@ -50,9 +50,14 @@ export function serveCommand(command: CliCommand): void {
 }
 
 /** Shows what the first start created on the terminal, or writes it to a file if there is no terminal. */
-function showFirstKeys(made: Bootstrapped, settings: Settings, daemon: Addresses, logger: Logger): 'terminal' | 'file' {
-	const link = logInLink(settings, made.logInToken, daemon.admin);
-	const keys = {...made, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
+function showFirstKeys(
+	created: Bootstrapped,
+	settings: Settings,
+	daemon: Addresses,
+	logger: Logger,
+): 'terminal' | 'file' {
+	const link = logInLink(settings, created.logInToken, daemon.admin);
+	const keys = {...created, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
 	if (process.stderr.isTTY) {
 		process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
 		return 'terminal';

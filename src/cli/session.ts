@@ -26,7 +26,7 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Context, type Given, type Operation, perform} from '../ops/operation.ts';
+import {type Context, type InputOf, type Operation, perform} from '../ops/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -117,10 +117,10 @@ export async function readDaemons(session: Session): Promise<Daemons> {
 	const {dataDir, databaseUrl} = session.storeSettings();
 	const silentSince = storeTime(session.tools.clock.now() - silentMs);
 	if (databaseUrl === null) {
-		const running = await isFolderLocked(join(dataDir, 'daemon.lock'));
+		const isRunning = await isFolderLocked(join(dataDir, 'daemon.lock'));
 		const roles = readDaemonFile(dataDir)?.roles ?? [];
-		const delivering = running && (roles.length === 0 || roles.includes('deliver'));
-		return {running, delivering, lives: () => running, silentSince: running ? null : silentSince};
+		const isDelivering = isRunning && (roles.length === 0 || roles.includes('deliver'));
+		return {isRunning, isDelivering, isAlive: () => isRunning, silentSince: isRunning ? null : silentSince};
 	}
 	return await daemonsOfNodes(await session.reader(), silentSince);
 }
@@ -177,7 +177,7 @@ export class Session {
 	/** Returns the settings. Throws ConfigError with every problem. */
 	settings(): Settings {
 		if (this.#settings === undefined) {
-			const loaded = loadProcessSettings(this.#globals.envFile, {beside: true, systemFile});
+			const loaded = loadProcessSettings(this.#globals.envFile, {isBesideDaemon: true, systemFile});
 			if (!loaded.ok) {
 				throw new ConfigError(loaded.problems);
 			}
@@ -201,15 +201,15 @@ export class Session {
 	}
 
 	/** Checks the data folder, but only with SQLite, which has its store and its secrets there. */
-	#folderSettings(replaces: boolean): Settings {
+	#folderSettings(isReplacing: boolean): Settings {
 		const settings = this.settings();
 		const {databaseUrl, dataDir} = settings;
 		if (databaseUrl === null) {
-			if (!this.#makesStore && !replaces && lacksStore(dataDir)) {
+			if (!this.#makesStore && !isReplacing && lacksStore(dataDir)) {
 				throw noStore(settings);
 			}
 			openDataDir({dataDir, asRoot: this.#globals.asRoot ?? false});
-			if (!replaces) {
+			if (!isReplacing) {
 				refuseLostStore(dataDir);
 			}
 		}
@@ -236,7 +236,7 @@ export class Session {
 	/** Performs an operation in the selected workspace. Throws `Refused`. */
 	async perform<Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
-		input: Given<Input>,
+		input: InputOf<Input>,
 	): Promise<Result> {
 		return await perform(operation, await this.#contextIn((await this.workspace()).id), input);
 	}
@@ -244,7 +244,7 @@ export class Session {
 	/** Performs an operation in the workspace of `--workspace`, or without that option for the whole installation. */
 	async performAnywhere<Input extends TSchema, Result>(
 		operation: Operation<Input, Result, string | null>,
-		input: Given<Input>,
+		input: InputOf<Input>,
 	): Promise<Result> {
 		return await perform(operation, await this.#contextIn((await this.chosenWorkspace())?.id ?? null), input);
 	}
@@ -275,7 +275,7 @@ export class Session {
 			this.#ofId === undefined
 				? await this.chosenWorkspace()
 				: await findWorkspace(await this.reader(), this.#ofId);
-		return named ?? foundWorkspace(this.settings(), await this.#usual());
+		return named ?? foundWorkspace(this.settings(), await this.#defaultWorkspace());
 	}
 
 	/** Returns what the queries of a verb need: the id of the workspace, and the reader. */
@@ -286,10 +286,10 @@ export class Session {
 
 	/** Returns the default workspace, or `undefined` if verbs must be told which one. */
 	async workspaceInUse(): Promise<Workspace | undefined> {
-		return (await this.#usual()).row;
+		return (await this.#defaultWorkspace()).row;
 	}
 
-	async #usual(): Promise<Usual> {
+	async #defaultWorkspace(): Promise<DefaultWorkspace> {
 		return defaultWorkspace(this.settings(), await listWorkspaces(await this.reader()));
 	}
 
@@ -335,7 +335,7 @@ export class Session {
 			throw new CliError('usage', '--csv and --json cannot be combined', 'leave one out');
 		}
 		for await (const part of text) {
-			if (!(await this.terminal.pour(part))) {
+			if (!(await this.terminal.writeText(part))) {
 				return;
 			}
 		}
@@ -363,7 +363,7 @@ export class Session {
 		if (yes) {
 			return;
 		}
-		if (!this.terminal.asks) {
+		if (!this.terminal.canAsk) {
 			throw new CliError(
 				'usage',
 				'this destroys data, and there is no terminal to confirm it',
@@ -436,9 +436,13 @@ export async function namedWorkspace(reader: Knex, name: string): Promise<Worksp
 }
 
 /** The default workspace: its configured `key`, and its row if it exists. */
-type Usual = {readonly all: readonly Workspace[]; readonly key: string | null; readonly row: Workspace | undefined};
+type DefaultWorkspace = {
+	readonly all: readonly Workspace[];
+	readonly key: string | null;
+	readonly row: Workspace | undefined;
+};
 
-function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
+function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): DefaultWorkspace {
 	const key = workspace ?? readUsedWorkspace(dataDir);
 	const only = all.length === 1 ? all[0] : undefined;
 	const row = key === null ? only : (all.find(({id}) => id === key) ?? all.find(({name}) => name === key));
@@ -446,7 +450,7 @@ function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspac
 }
 
 /** Throws if there is no workspace, if there are several without a default, or if the default does not exist. */
-function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual): Workspace {
+function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: DefaultWorkspace): Workspace {
 	if (row) {
 		return row;
 	}
@@ -472,15 +476,15 @@ const maxNamed = 10;
  */
 async function oneOfIds(
 	text: string,
-	found: readonly OwnedId[],
-	usual: () => Promise<string | undefined>,
+	matches: readonly OwnedId[],
+	findDefault: () => Promise<string | undefined>,
 ): Promise<OwnedId | undefined> {
-	const exact = found.filter(({id}) => id === text);
-	const ids = exact.length > 0 ? exact : found;
+	const exact = matches.filter(({id}) => id === text);
+	const ids = exact.length > 0 ? exact : matches;
 	if (ids.length < 2) {
 		return ids[0];
 	}
-	const defaultId = await usual();
+	const defaultId = await findDefault();
 	const own = ids.filter(({workspace_id: id}) => id === defaultId);
 	if (own.length === 1) {
 		return own[0];
@@ -488,8 +492,8 @@ async function oneOfIds(
 	if (exact.length > 0) {
 		throw new CliError('data', `several workspaces have ${text}`, 'select one with --workspace ID|NAME');
 	}
-	const shown = ids.slice(0, 3).map(({id}) => id);
-	const listed = [...shown, ...(ids.length > shown.length ? ['…'] : [])].join(', ');
+	const examples = ids.slice(0, 3).map(({id}) => id);
+	const listed = [...examples, ...(ids.length > examples.length ? ['…'] : [])].join(', ');
 	throw new CliError('data', `${text} is ambiguous (${listed})`, 'use a longer prefix');
 }
 

@@ -6,7 +6,7 @@ import {SuppressionImport} from '../admin/suppression-file.ts';
 import {timeOf} from '../admin/suppression-layout.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {type Answer, ProviderClient, ProviderHostError} from '../net/provider-client.ts';
+import {ProviderClient, ProviderHostError, type ProviderResponse} from '../net/provider-client.ts';
 import {fieldsOf, textOf} from '../providers/provider.ts';
 import {type ListingProvider, listingProviders, readPage, suppressionLists} from '../providers/suppression-lists.ts';
 import {CliError} from './fault.ts';
@@ -55,14 +55,14 @@ async function importLists(session: Session, options: ImportOptions, text: strin
 	const write = insertBeside(session, workspaceId);
 	const reading = new SuppressionImport({acting, workspaceId, mode: 'live', reason: undefined, write});
 	const cursor = new Cursor(session.settings().dataDir, [workspaceId, base, key]);
-	const found = cursor.read();
-	let {list, next, counts, bad} = found ?? {list: 0, next: null, counts: reading.counts, bad: 0};
+	const saved = cursor.read();
+	let {list, next, counts, bad} = saved ?? {list: 0, next: null, counts: reading.counts, bad: 0};
 	Object.assign(reading, {counts, bad});
 
 	const ask = asking(session, name, options, key);
 	const progress = session.progress('entries');
 	try {
-		for (let isResumed = found !== null; list < lists.length; isResumed = false) {
+		for (let isResumed = saved !== null; list < lists.length; isResumed = false) {
 			const [path, reason] = lists[list] as (typeof lists)[number];
 			const page = await ask(new URL(next ?? base + path), isResumed && next !== null);
 			for (const entry of page?.entries ?? []) {
@@ -85,9 +85,9 @@ type Listed = {readonly address: string; readonly since: string; readonly reason
 
 async function take(reading: SuppressionImport, {address, since, reason}: Listed, now: number): Promise<void> {
 	reading.counts.read++;
-	const parsed = parseAddress(address, {utf8Local: true});
+	const parsed = parseAddress(address, {allowsUtf8Local: true});
 	if (!parsed.ok) {
-		await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.fault}`, [address]);
+		await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.problem}`, [address]);
 		return;
 	}
 	// Amazon's seconds have fractions. An address is suppressed even if its time is impossible.
@@ -133,11 +133,11 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 	return async function ask(url: URL, isResumed: boolean): Promise<ReturnType<typeof readPage>> {
 		const proof = suppressionLists[name].headers(key, url, options, session.tools.clock.now());
 		const headers = {accept: 'application/json', ...proof};
-		const answer = await client.ask(name, url, {method: 'GET', headers, maxAnswerLength}).catch(error => {
+		const response = await client.ask(name, url, {method: 'GET', headers, maxAnswerLength}).catch(error => {
 			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, again) : error;
 		});
-		if (answer.status === 429) {
-			const seconds = Math.max(1, Number(answer.headers['retry-after']) || defaultWait);
+		if (response.status === 429) {
+			const seconds = Math.max(1, Number(response.headers['retry-after']) || defaultWait);
 			waited += seconds;
 			if (waited <= maxWait) {
 				session.terminal.status(`${url.hostname} requests a pause of ${seconds} s`);
@@ -145,7 +145,7 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 				return await ask(url, isResumed);
 			}
 		}
-		return isResumed && [400, 404].includes(answer.status) ? null : pageIn(name, answer, url);
+		return isResumed && [400, 404].includes(response.status) ? null : pageIn(name, response, url);
 	};
 }
 
@@ -153,16 +153,16 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
  * Parses a page. Throws 78 for errors that the user must fix, 75 for temporary ones, and 69 for a response that is not
  * a list.
  */
-function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
+function pageIn(name: ListingProvider, {status, body}: ProviderResponse, url: URL) {
 	let parsed: unknown = null;
 	try {
 		parsed = JSON.parse(body);
 	} catch {}
 	const {message, Message, errors} = fieldsOf(parsed);
-	const words = [message, Message, fieldsOf(Array.isArray(errors) ? errors[0] : null).message]
+	const errorText = [message, Message, fieldsOf(Array.isArray(errors) ? errors[0] : null).message]
 		.map(textOf)
 		.find(Boolean);
-	const said = `${url.hostname} responded with ${status}${words ? ` (${words.slice(0, 200)})` : ''}`;
+	const said = `${url.hostname} responded with ${status}${errorText ? ` (${errorText.slice(0, 200)})` : ''}`;
 	if (status === 429 || status >= 500) {
 		throw new CliError('temporary', said, again);
 	}
@@ -172,8 +172,8 @@ function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 		throw new CliError('config', said, fix);
 	}
 	const page = status === 200 ? readPage(name, parsed, url) : null;
-	const leads = page !== null && (page.next === null || isOnward(page.next, url));
-	if (!leads) {
+	const isUsable = page !== null && (page.next === null || isOnward(page.next, url));
+	if (!isUsable) {
 		throw new CliError(
 			'unavailable',
 			`${said} with ${page ? 'a next page elsewhere' : 'no suppression list'}`,

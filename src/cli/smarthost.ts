@@ -34,8 +34,12 @@ export function smarthostCommands(smarthost: CliCommand): void {
 			takes,
 		)
 		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
-			const given = secret === undefined ? undefined : await readSecret(secret);
-			const input = {provider: provider(name), ...(taken && {takes: taken}), ...(given && {secret: given})};
+			const secretValue = secret === undefined ? undefined : await readSecret(secret);
+			const input = {
+				provider: provider(name),
+				...(taken && {takes: taken}),
+				...(secretValue && {secret: secretValue}),
+			};
 			showNew(session, await session.performAnywhere(addSmarthost, input));
 		});
 
@@ -50,7 +54,9 @@ export function smarthostCommands(smarthost: CliCommand): void {
 	smarthost
 		.verb('show <id>', 'Show a relay: its workspace, accepted events and last event')
 		.sample('mailctl smarthost show smh_06f…')
-		.does<object, [string]>(async (session, _options, text) => session.one(smarthosts, await found(session, text)));
+		.does<object, [string]>(async (session, _options, text) =>
+			session.one(smarthosts, await findSmarthost(session, text)),
+		);
 
 	smarthost
 		.verb('test <file>', 'Show how a recorded event is read; nothing is stored')
@@ -81,9 +87,9 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		.option('--secret <key>', 'the key shown by the provider; - reads it from standard input')
 		.option('--keep-url', 'change only the secret')
 		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
-			const {id} = await found(session, text);
-			const given = secret === undefined ? undefined : await readSecret(secret);
-			const input = {id, ...(given && {secret: given}), ...(keepUrl && {keep_url: true})};
+			const {id} = await findSmarthost(session, text);
+			const secretValue = secret === undefined ? undefined : await readSecret(secret);
+			const input = {id, ...(secretValue && {secret: secretValue}), ...(keepUrl && {keep_url: true})};
 			showNew(session, await session.performAnywhere(rotateSmarthost, input));
 		});
 
@@ -92,14 +98,14 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		.sample('mailctl smarthost remove smh_06f… --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {id, provider: name} = await found(session, text);
+			const {id, provider: name} = await findSmarthost(session, text);
 			await session.confirm(`Remove ${id}? What ${name} posts to its URL will be refused.`, yes);
 			await session.performAnywhere(removeSmarthost, {id});
 			session.show({id, removed: true}, () => [`removed ${id} (${name})`]);
 		});
 }
 
-async function found(session: Session, id: string): Promise<Smarthost> {
+async function findSmarthost(session: Session, id: string): Promise<Smarthost> {
 	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
 	const all = await listSmarthosts(await session.reader(), workspaceId);
 	const matching = all.filter(one => one.id === id || one.id.startsWith(id));

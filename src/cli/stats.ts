@@ -48,7 +48,7 @@ async function stats(session: Session, options: Options): Promise<void> {
 		if (session.json) {
 			session.terminal.printJson(read);
 		} else {
-			await session.terminal.pour(streamCsv(read.rows));
+			await session.terminal.writeText(streamCsv(read.rows));
 		}
 	} else {
 		session.terminal.print(await draw(session, options));
@@ -69,10 +69,10 @@ function streamCsv(rows: readonly StatsLine[]): string {
 async function groups(session: Session, options: Options): Promise<string[]> {
 	const {by, ...read} = await figures(session, options);
 	// Hides the other columns if they are empty, to leave room for long names.
-	const shown = statsFigures.filter((name, index) => index < 3 || read.rows.some(row => row[name] > 0));
+	const visible = statsFigures.filter((name, index) => index < 3 || read.rows.some(row => row[name] > 0));
 	const columns: Array<Column<StatsLine>> = [
 		{title: `${by}`.toUpperCase(), cell: row => row.key, cut: true},
-		...shown.map(
+		...visible.map(
 			(name): Column<StatsLine> => ({title: name.toUpperCase(), cell: row => grouped(row[name]), right: true}),
 		),
 	];
@@ -91,19 +91,19 @@ type Line = {readonly name: keyof StatsFigures; readonly sums: readonly number[]
 
 /** Formats the figures of today and of the last 7 and 30 days, with a curve by day. */
 async function glance(session: Session, {days}: Options): Promise<string[]> {
-	const shown = days === undefined ? spans : [days];
-	const longest = Math.max(...shown);
+	const periods = days === undefined ? spans : [days];
+	const maxWidth = Math.max(...periods);
 	const now = session.tools.clock.now();
 	const workspace = await session.chosenWorkspace();
-	const each = await readStatsByDay(await session.reader(), {workspaceId: workspace?.id, now, days: longest});
+	const each = await readStatsByDay(await session.reader(), {workspaceId: workspace?.id, now, days: maxWidth});
 	const lines = statsFigures.map((name): Line => {
 		const ofDays = each.map(day => day[name]);
-		return {name, days: ofDays, sums: shown.map(span => ofDays.slice(-span).reduce((sum, n) => sum + n, 0))};
+		return {name, days: ofDays, sums: periods.map(span => ofDays.slice(-span).reduce((sum, n) => sum + n, 0))};
 	});
 	const accepted = lines[0]?.sums.at(-1) ?? 0;
 	const columns: Array<Column<Line>> = [
 		{title: '', cell: line => line.name},
-		...shown.map((span, index) => ({
+		...periods.map((span, index) => ({
 			title: span === 1 ? 'TODAY' : `${span} DAYS`,
 			cell: (line: Line) => grouped(line.sums[index] ?? 0),
 			right: true as const,
@@ -126,6 +126,6 @@ const heights = '▂▃▄▅▆▇█';
 
 /** Draws a bar for each number, relative to the largest; the lowest bar means zero. */
 function curve(numbers: readonly number[]): string {
-	const most = Math.max(...numbers);
-	return numbers.map(n => (n === 0 ? '▁' : heights[Math.ceil((n / most) * heights.length) - 1])).join('');
+	const max = Math.max(...numbers);
+	return numbers.map(n => (n === 0 ? '▁' : heights[Math.ceil((n / max) * heights.length) - 1])).join('');
 }

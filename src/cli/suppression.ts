@@ -63,9 +63,9 @@ export function suppressionCommands(suppression: CliCommand): void {
 			const entry = (await readSuppressions(reader, [[id, key]])).get(pairKey(id, key)) ?? null;
 			const optOuts = (await findOptedOut(reader, [[id, key]])).get(pairKey(id, key));
 			const {topics} = toBars(optOuts, storeTime(session.tools.clock.now()));
-			const suppressed = suppresses(entry?.mode, 'live');
-			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
-				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', except for test messages' : ''}`,
+			const isSuppressed = suppresses(entry?.mode, 'live');
+			session.show({suppressed: isSuppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
+				`${text} is ${isSuppressed ? '' : 'not '}suppressed${entry && !isSuppressed ? ', except for test messages' : ''}`,
 				...(entry ? toLines(suppressions, entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
@@ -150,7 +150,7 @@ async function exportList(session: Session, {reason: only, out}: ExportOptions):
 
 /** Prints the list as CSV, or with --json as one array. Stops if the reader is gone. */
 async function pourList(
-	{terminal: {pour}, json}: Session,
+	{terminal: {writeText}, json}: Session,
 	pages: AsyncIterable<readonly Suppression[]>,
 ): Promise<void> {
 	let text = json ? '[' : exportedHeader;
@@ -159,13 +159,13 @@ async function pourList(
 		text += json
 			? separator + page.map(entry => JSON.stringify(suppressionEntry(entry))).join(',')
 			: page.map(exportedLine).join('');
-		if (!(await pour(text))) {
+		if (!(await writeText(text))) {
 			return;
 		}
 		text = '';
 		separator = ',';
 	}
-	await pour(json ? `${text}]\n` : text);
+	await writeText(json ? `${text}]\n` : text);
 }
 
 type ImportOptions = {reason?: SuppressionReason; bad?: string; dryRun?: boolean};
@@ -227,7 +227,7 @@ async function importLines(
 			progress.show(reading.counts.read, input.size === null ? null : bytes / Math.max(1, input.size)),
 		);
 		if (wrong) {
-			throw new CliError('data', `${name} ${wrong.fault}`, wrong.fix);
+			throw new CliError('data', `${name} ${wrong.problem}`, wrong.fix);
 		}
 	} finally {
 		progress.end();
@@ -279,10 +279,10 @@ export function showCounts(
 	session: Session,
 	{bad: badFile, dryRun = false}: ImportOptions,
 	name: string,
-	{counts, bad, faults, layout}: SuppressionImport,
+	{counts, bad, problems, layout}: SuppressionImport,
 	unit: 'line' | 'entry' = 'line',
 ): void {
-	const first = faults.slice(0, maxShown);
+	const first = problems.slice(0, maxShown);
 	const [units, againFix] =
 		unit === 'line'
 			? ['lines', 'import the file again, or write them to a file with --bad FILE']

@@ -58,8 +58,8 @@ async function readFolder(folder: string, known: Known) {
 	if (!read.ok) {
 		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', read.problems);
 	}
-	const holdsSome = ['_layouts', '_partials'].some(name => existsSync(path.join(folder, name)));
-	if (read.change.templates.length === 0 && !holdsSome) {
+	const hasSharedParts = ['_layouts', '_partials'].some(name => existsSync(path.join(folder, name)));
+	if (read.change.templates.length === 0 && !hasSharedParts) {
 		throw new CliError(
 			'data',
 			`${folder} contains no template`,
@@ -77,7 +77,7 @@ async function refuseConflicts(reader: Knex, workspaceId: string, templates: rea
 		const topic = template.settings?.topic;
 		const isGone = topic && !(await lookUpTopic(reader, workspaceId, topic));
 		const faults = [...(conflict === null ? [] : [conflict]), ...(isGone ? [`there is no topic ${topic}`] : [])];
-		problems.push(...faults.map(fault => `${template.name}/template.json: ${fault}`));
+		problems.push(...faults.map(problem => `${template.name}/template.json: ${problem}`));
 	}
 	if (problems.length > 0) {
 		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', problems);
@@ -91,7 +91,7 @@ type Row = {
 	readonly changed: boolean;
 };
 
-function showSaved(session: Session, saved: readonly Row[], dry: boolean): void {
+function showSaved(session: Session, saved: readonly Row[], isDryRun: boolean): void {
 	session.list<Row>(
 		{
 			none: 'nothing in the folder differs',
@@ -100,7 +100,7 @@ function showSaved(session: Session, saved: readonly Row[], dry: boolean): void 
 				{title: 'ID', cell: row => row.id, id: true},
 				{title: 'NAME', cell: row => row.name, cut: true},
 				{title: 'VERSION', cell: row => row.version, right: true},
-				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
+				{title: 'CHANGE', cell: row => (row.changed ? (isDryRun ? 'would be saved' : 'saved') : 'none')},
 			],
 		},
 		saved,

@@ -5,7 +5,7 @@ import type {Knex} from 'knex';
 import {
 	carryOut,
 	type FileChange,
-	folderNameFault,
+	folderNameProblem,
 	type Plan,
 	planLayouts,
 	planPull,
@@ -82,8 +82,8 @@ export function templateCommands(template: CliCommand): void {
 			const {id: workspaceId} = await session.workspace();
 			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
 			if (typeof created === 'string') {
-				const taken = created === 'id' ? id : name;
-				throw new CliError('data', `a template ${taken} already exists`, `choose another ${created}`);
+				const existing = created === 'id' ? id : name;
+				throw new CliError('data', `a template ${existing} already exists`, `choose another ${created}`);
 			}
 			session.show(templateNoun.json(created), () => [
 				`created ${created.id} (${name}); add a version with mailctl template push`,
@@ -102,9 +102,9 @@ export function templateCommands(template: CliCommand): void {
 		.option('--sensitive <names>', 'variables that are not stored, separated by commas', unless(variableNames))
 		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
 			const names = sensitive && (orNull(sensitive) ?? []);
-			const given = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
+			const changes = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
 			const {id} = await chosenTemplate(session, key);
-			session.one(templateNoun, await session.perform(updateTemplate, {...given, id}));
+			session.one(templateNoun, await session.perform(updateTemplate, {...changes, id}));
 		});
 
 	template
@@ -119,13 +119,13 @@ export function templateCommands(template: CliCommand): void {
 		.verb('show <template>', 'Show a template, by id or name')
 		.sample('mailctl template show receipt')
 		.does<object, [string]>(async (session, _options, key) => {
-			const found = await chosenTemplate(session, key);
+			const row = await chosenTemplate(session, key);
 			const reader = await session.reader();
-			const versions = await listVersions(reader, found.row_id);
-			const latest = found.latest_version;
-			const newest = latest === null ? undefined : await findVersion(reader, found.row_id, latest);
+			const versions = await listVersions(reader, row.row_id);
+			const latest = row.latest_version;
+			const newest = latest === null ? undefined : await findVersion(reader, row.row_id, latest);
 			const variants = newest ? await listVariants(reader, newest.id) : [];
-			showTemplate(session, found, versions, {sample: null, layout: null, ...newest, variants});
+			showTemplate(session, row, versions, {sample: null, layout: null, ...newest, variants});
 		});
 
 	template
@@ -172,11 +172,11 @@ export function templateCommands(template: CliCommand): void {
 export async function chosenTemplate(session: Session, key: string): Promise<Template> {
 	const id = await session.idOf('tpl', key);
 	const {id: workspaceId} = await session.workspace();
-	const found = await findTemplate(await session.reader(), workspaceId, id === undefined ? {name: key} : {id});
-	if (!found) {
+	const row = await findTemplate(await session.reader(), workspaceId, id === undefined ? {name: key} : {id});
+	if (!row) {
 		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
 	}
-	return found;
+	return row;
 }
 
 async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
@@ -337,22 +337,22 @@ async function readFolders(session: Session, reader: Knex, folder: string): Prom
 	const {id: workspaceId} = await session.workspace();
 	if (existsSync(path.join(folder, 'template.json'))) {
 		const name = path.basename(path.resolve(folder));
-		const found = await findTemplate(reader, workspaceId, {name});
-		if (!found) {
+		const row = await findTemplate(reader, workspaceId, {name});
+		if (!row) {
 			throw new CliError(
 				'data',
 				`there is no template ${name}, which is the name of the folder`,
 				'see mailctl template list',
 			);
 		}
-		return [[found, folder]];
+		return [[row, folder]];
 	}
 	const templates = (await listTemplates(reader, workspaceId))
 		.filter(template => !isBuiltIn(template))
 		.sort((a, b) => (a.name < b.name ? -1 : 1));
 	const unfit = templates.flatMap(({id, name}) => {
-		const fault = folderNameFault(name);
-		return fault === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${fault}`];
+		const problem = folderNameProblem(name);
+		return problem === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${problem}`];
 	});
 	if (unfit.length > 0) {
 		throw new CliError(
@@ -387,7 +387,7 @@ function findLosses({folder, steps}: Plan): FileChange[] {
 		.map(({file, change}) => ({file: path.join(folder, file), change}));
 }
 
-function show(session: Session, pulled: readonly Pulled[], dryRun: boolean): void {
+function show(session: Session, pulled: readonly Pulled[], isDryRun: boolean): void {
 	const json = pulled.map(({template, plan}) => ({
 		id: template.id,
 		name: template.name,
@@ -400,7 +400,7 @@ function show(session: Session, pulled: readonly Pulled[], dryRun: boolean): voi
 			[
 				{title: 'NAME', cell: ({template}) => template.name, cut: true},
 				{title: 'VERSION', cell: ({template}) => template.latest_version, right: true},
-				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, dryRun) : 'no version yet')},
+				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, isDryRun) : 'no version yet')},
 			],
 			pulled,
 			session.terminal.width,
@@ -408,10 +408,10 @@ function show(session: Session, pulled: readonly Pulled[], dryRun: boolean): voi
 	);
 }
 
-function counted({steps}: Plan, dryRun: boolean): string {
+function counted({steps}: Plan, isDryRun: boolean): string {
 	const counts = (['written', 'replaced', 'removed'] as const).flatMap(change => {
 		const count = steps.filter(step => step.change === change).length;
 		return count === 0 ? [] : [`${count} ${change}`];
 	});
-	return counts.length === 0 ? 'no change' : `${dryRun ? 'would be: ' : ''}${counts.join(', ')}`;
+	return counts.length === 0 ? 'no change' : `${isDryRun ? 'would be: ' : ''}${counts.join(', ')}`;
 }

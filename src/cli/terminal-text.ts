@@ -55,16 +55,16 @@ export function cut(text: string, width: number): string {
 	if (plain.test(text)) {
 		return `${text.slice(0, Math.max(0, width - 1))}…`;
 	}
-	let kept = '';
+	let visible = '';
 	let columns = 0;
 	for (const place of placesOf(text)) {
 		columns += placeWidth(place);
 		if (columns > width - 1) {
 			break;
 		}
-		kept += place;
+		visible += place;
 	}
-	return `${kept}…`;
+	return `${visible}…`;
 }
 
 /** Formats a stored time for people: `2026-06-09 10:15:30`, in UTC. */
@@ -224,9 +224,9 @@ export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly R
 	return [titles, ...cells].map(line =>
 		line
 			.map((text, index) => {
-				const shown = cut(text, widths[index] ?? 0);
-				const space = ' '.repeat((widths[index] ?? 0) - widthOf(shown));
-				return columns[index]?.right ? space + shown : shown + space;
+				const truncated = cut(text, widths[index] ?? 0);
+				const space = ' '.repeat((widths[index] ?? 0) - widthOf(truncated));
+				return columns[index]?.right ? space + truncated : truncated + space;
 			})
 			.join(gap)
 			.trimEnd(),
@@ -245,9 +245,9 @@ function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): v
 			continue;
 		}
 		const ids = new Set(cells.map(line => line[index] ?? ''));
-		const longest = Math.max(0, ...[...ids].map(id => id.length));
+		const maxWidth = Math.max(0, ...[...ids].map(id => id.length));
 		let length = least === true ? minId : least;
-		while (length < longest && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
+		while (length < maxWidth && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
 			length++;
 		}
 		for (const line of cells) {
@@ -258,10 +258,10 @@ function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): v
 
 // Always narrows the widest column that may be cut, so that short ones stay complete.
 function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: number): void {
-	const widest = (wanted: Column<never>['cut']) =>
+	const widest = (cutKind: Column<never>['cut']) =>
 		columns.reduce(
 			(best, {cut: kind}, index) =>
-				kind === wanted && (widths[index] ?? 0) > (widths[best] ?? minWidth) ? index : best,
+				kind === cutKind && (widths[index] ?? 0) > (widths[best] ?? minWidth) ? index : best,
 			-1,
 		);
 	for (let excess = lineWidth(widths) - width; excess > 0; excess--) {

@@ -18,17 +18,17 @@ type Streams = {
 export class Terminal {
 	readonly #stdout: NodeJS.WriteStream;
 	readonly #stderr: NodeJS.WriteStream;
-	readonly #asked: number;
-	readonly #colour: boolean;
+	readonly #columns: number;
+	readonly #hasColor: boolean;
 	/** Whether questions can be asked. */
-	readonly asks: boolean;
+	readonly canAsk: boolean;
 
 	constructor({stdin, stdout, stderr}: Streams, env: Environment) {
 		this.#stdout = stdout;
 		this.#stderr = stderr;
-		this.#asked = Number(env.COLUMNS);
-		this.#colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
-		this.asks = stdin.isTTY === true && stderr.isTTY === true;
+		this.#columns = Number(env.COLUMNS);
+		this.#hasColor = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+		this.canAsk = stdin.isTTY === true && stderr.isTTY === true;
 	}
 
 	/**
@@ -36,8 +36,8 @@ export class Terminal {
 	 * because people resize their terminals.
 	 */
 	get width(): number {
-		if (Number.isInteger(this.#asked) && this.#asked > 0) {
-			return this.#asked;
+		if (Number.isInteger(this.#columns) && this.#columns > 0) {
+			return this.#columns;
 		}
 		return this.#stdout.isTTY ? widthOf(this.#stdout) : Number.POSITIVE_INFINITY;
 	}
@@ -57,7 +57,7 @@ export class Terminal {
 	readonly write = (bytes: Uint8Array): void => void this.#stdout.write(bytes);
 
 	/** Writes a part of a long text. Resolves once it is written, with `false` if the reader is gone. */
-	readonly pour = (text: string): Promise<boolean> =>
+	readonly writeText = (text: string): Promise<boolean> =>
 		new Promise((resolve, reject) => {
 			this.#stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
 				if (error && error.code !== 'EPIPE') {
@@ -78,10 +78,11 @@ export class Terminal {
 		}
 	};
 
-	readonly bold = (text: string): string => (this.#colour ? `\x1b[1m${text}\x1b[22m` : text);
+	readonly bold = (text: string): string => (this.#hasColor ? `\x1b[1m${text}\x1b[22m` : text);
 
 	/** Colors a text on a terminal by its tone. */
-	readonly tint = (text: string, tone: Tone): string => (this.#colour ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text);
+	readonly tint = (text: string, tone: Tone): string =>
+		this.#hasColor ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text;
 }
 
 /** Formats JSON. C1 controls are escaped, because JSON leaves them as they are and terminals interpret them. */
@@ -106,7 +107,7 @@ export class Progress {
 	readonly #clock: Clock;
 	readonly #unit: string;
 	readonly #started: number;
-	#shown = Number.NEGATIVE_INFINITY;
+	#lastShownAt = Number.NEGATIVE_INFINITY;
 
 	constructor(terminal: Terminal, clock: Clock, unit: string) {
 		this.#terminal = terminal;
@@ -118,8 +119,8 @@ export class Progress {
 	/** Shows the progress; `part` is the fraction of the whole, or `null` if the whole is unknown. */
 	show(done: number, part: number | null): void {
 		const now = this.#clock.monotonic();
-		if (now - this.#shown >= everyMs) {
-			this.#shown = now;
+		if (now - this.#lastShownAt >= everyMs) {
+			this.#lastShownAt = now;
 			this.#terminal.status(progressLine({done, part, unit: this.#unit, elapsedMs: now - this.#started}));
 		}
 	}
@@ -147,10 +148,10 @@ export function progressLine({
 	if (part === null) {
 		return count;
 	}
-	const whole = Math.min(1, part);
-	const filled = Math.floor(whole * barWidth);
-	const percent = String(Math.floor(whole * 100)).padStart(3);
+	const fraction = Math.min(1, part);
+	const filled = Math.floor(fraction * barWidth);
+	const percent = String(Math.floor(fraction * 100)).padStart(3);
 	// Below one percent, the remaining time cannot be estimated.
-	const left = whole >= 0.01 ? `  ${duration((elapsedMs * (1 - whole)) / whole)} left` : '';
+	const left = fraction >= 0.01 ? `  ${duration((elapsedMs * (1 - fraction)) / fraction)} left` : '';
 	return `[${'#'.repeat(filled).padEnd(barWidth)}] ${percent} %  ${count}${left}`;
 }

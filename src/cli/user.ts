@@ -42,11 +42,8 @@ export function userCommands(user: CliCommand): void {
 	user.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
-			const found = await userOf(session, text);
-			showLink(
-				session,
-				(await session.write(trx => linkFor(trx, session.tools, found))) ?? notFound('user', text),
-			);
+			const row = await userOf(session, text);
+			showLink(session, (await session.write(trx => linkFor(trx, session.tools, row))) ?? notFound('user', text));
 		});
 
 	user.verb('remove <email>', 'Remove a user and end their sessions')
@@ -116,9 +113,9 @@ const users: Noun<ListedUser> = {
 
 /** Returns the ways in which a user can sign in. */
 function logInOf({password_hash, totp, passkeys}: ListedUser): string {
-	const ways = [
+	const methods = [
 		passkeys > 0 && 'passkey',
 		password_hash !== null && (totp === null ? 'password' : 'password + code'),
 	];
-	return ways.filter(way => way !== false).join(', ') || 'link';
+	return methods.filter(method => method !== false).join(', ') || 'link';
 }

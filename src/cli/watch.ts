@@ -25,7 +25,7 @@ export async function watch({terminal, json}: Session, draw: () => Promise<reado
 	try {
 		while (!stop.signal.aborted) {
 			const lines = (await draw()).slice(0, terminal.height - 1);
-			await terminal.pour(`\x1b[H${harmless(lines.join('\n')).replaceAll('\n', '\x1b[K\n')}\x1b[K\n\x1b[J`);
+			await terminal.writeText(`\x1b[H${harmless(lines.join('\n')).replaceAll('\n', '\x1b[K\n')}\x1b[K\n\x1b[J`);
 			await wait(everyMs, undefined, {signal: stop.signal}).catch(() => undefined);
 		}
 	} finally {

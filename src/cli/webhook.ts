@@ -38,7 +38,7 @@ import {
 	type StoredDelivery,
 } from '../store/webhooks.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
-import {toFault} from '../webhook/connections.ts';
+import {toProblem} from '../webhook/connections.ts';
 import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
 import {readSecret} from './files.ts';
@@ -63,9 +63,9 @@ export function webhookCommands(webhook: CliCommand): void {
 		.does<AddOptions, [string]>(async (session, {event, ...forms}, argument) => {
 			const url = await readSecret(argument);
 			const {id: workspaceId} = await session.workspace();
-			const fault = new AddressGuard(toGuard(session.settings())).urlFault(url);
-			if (fault !== null) {
-				throw new CliError('data', `${url} is not allowed as a webhook URL`, `it ${fault}`);
+			const problem = new AddressGuard(toGuard(session.settings())).urlProblem(url);
+			if (problem !== null) {
+				throw new CliError('data', `${url} is not allowed as a webhook URL`, `it ${problem}`);
 			}
 			const vault = await session.vault();
 			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(event)], ...forms};
@@ -272,7 +272,7 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 	const {id} = added;
 	const secret = vault.open(id, added.secret);
 	try {
-		if (!(await readDaemons(session)).running) {
+		if (!(await readDaemons(session)).isRunning) {
 			session.terminal.warn(
 				'mailctl: no daemon is running, so nothing arrives until you start it with mailctl serve',
 			);
@@ -316,9 +316,9 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 			await response.body?.cancel();
 			return {status: response.status, error: response.ok ? null : `it responded with ${response.status}`};
 		},
-		(fault: Error) => ({
+		(problem: Error) => ({
 			status: null,
-			error: timeout.aborted ? 'no response in time' : toFault(fault.cause ?? fault).error,
+			error: timeout.aborted ? 'no response in time' : toProblem(problem.cause ?? problem).error,
 		}),
 	);
 	if (stop.aborted && posted.status === null) {
@@ -367,11 +367,11 @@ export function deliveriesVerb(webhook: CliCommand): void {
 async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
 	const id = await session.idOf('whd', text);
 	const {id: workspaceId} = await session.workspace();
-	const found = id === undefined ? undefined : await findDelivery(await session.reader(), workspaceId, id);
-	if (!found) {
+	const delivery = id === undefined ? undefined : await findDelivery(await session.reader(), workspaceId, id);
+	if (!delivery) {
 		throw new CliError('data', `there is no delivery ${text}`, 'see mailctl webhook deliveries ENDPOINT');
 	}
-	return found;
+	return delivery;
 }
 
 const deliveries: Noun<StoredDelivery> = {

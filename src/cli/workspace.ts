@@ -2,7 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {createRemoval, deleteWorkspace} from '../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
-	checkKept,
+	checkRetention,
 	checkTopic,
 	createWorkspace,
 	pauseWorkspace,
@@ -137,8 +137,8 @@ export function workspaceCommands(workspace: CliCommand): void {
 			label('--reason'),
 		)
 		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
-			const found = await chosen(session, key);
-			await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
+			const row = await chosen(session, key);
+			await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, row, reason)));
 		});
 
 	workspace
@@ -156,8 +156,8 @@ export function workspaceCommands(workspace: CliCommand): void {
 	deleteVerb(workspace);
 }
 
-function settingOptions(command: CliCommand, creates: boolean): CliCommand {
-	const named = creates
+function settingOptions(command: CliCommand, isNew: boolean): CliCommand {
+	const named = isNew
 		? command.requiredOption('--name <name>', 'name, unique', label('--name'))
 		: command.option('--name <name>', 'new name, unique', label('--name'));
 	named
@@ -196,7 +196,7 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		.option(
 			'--max-attachments <n>',
 			'maximum number of attachments per send, default 3',
-			unlessDefault(count('--max-attachments', 0, widestAttachments.most)),
+			unlessDefault(count('--max-attachments', 0, widestAttachments.max)),
 		)
 		.option(
 			'--max-attachment-size <size>',
@@ -210,7 +210,7 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		.option('--brand-color <#rrggbb>', 'accent color of its hosted pages', unless(colour('--brand-color')))
 		.option('--brand-support <address>', 'address for questions of recipients', unless(email('--brand-support')));
 	addLimitOptions(named);
-	return creates
+	return isNew
 		? named
 		: named
 				.option('--no-track-opens', 'do not record opens')
@@ -247,7 +247,7 @@ async function readInput(session: Session, options: Options): Promise<Partial<Wo
 		queue_lifetime_s: lifetime && Math.ceil(lifetime / 1000),
 	});
 	if (input.retention_days || input.content_days) {
-		checkKept(input, session.settings().retentionDays);
+		checkRetention(input, session.settings().retentionDays);
 	}
 	return input;
 }
@@ -392,7 +392,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, permanently?`;
 	await session.confirm(question, yes);
 	const folder = capturedFolder(session.settings().dataDir);
-	const {running} = await readDaemons(session);
+	const {isRunning} = await readDaemons(session);
 	const store = await session.store();
 	const deleted = await deleteWorkspace({store, tools: session.tools}, workspace);
 	if (deleted.kind === 'waiting') {
@@ -400,7 +400,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 		const wrong = `${name} has messages in the queue (recipients: ${grouped(deleted.recipients)})`;
 		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
 	}
-	if (running) {
+	if (isRunning) {
 		await sleep(noticedMs);
 	} else {
 		const {clock} = session.tools;
@@ -418,7 +418,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	const isLast = !(await hasWorkspace(await session.reader()));
 	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
 		`deleted ${name} with ${grouped(deleted.messages)} messages`,
-		...(running ? ['They can no longer be read; the daemon removes them from the store.'] : []),
+		...(isRunning ? ['They can no longer be read; the daemon removes them from the store.'] : []),
 		...(isLast ? ['It was the last one: the next start of the daemon creates a new workspace with new keys.'] : []),
 	]);
 }

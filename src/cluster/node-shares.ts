@@ -1,5 +1,5 @@
 import type {Moment} from '../kit/clock.ts';
-import {lot} from '../kit/collections.ts';
+import {hash32} from '../kit/collections.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {hasPart, isBackingOff, isProbing, type SiteShare, setRate, takeOver} from '../pace/site-state.ts';
 import type {SharedSites, Shares} from '../queue/site.ts';
@@ -24,16 +24,16 @@ export function evenPart(cap: number, nodes: readonly string[], self: string, si
 		return 0;
 	}
 	const part = Math.floor(cap / nodes.length);
-	const rest = Math.floor(cap) % nodes.length;
-	if (rest === 0) {
+	const remainder = Math.floor(cap) % nodes.length;
+	if (remainder === 0) {
 		return part;
 	}
-	const own = lot(site, self);
+	const own = hash32(site, self);
 	const isAhead = (node: string) => {
-		const other = lot(site, node);
+		const other = hash32(site, node);
 		return other > own || (other === own && node > self);
 	};
-	return nodes.filter(isAhead).length < rest ? part + 1 : part;
+	return nodes.filter(isAhead).length < remainder ? part + 1 : part;
 }
 
 /** A set of nodes as their terms name it: sorted ids separated by spaces. */
@@ -207,7 +207,7 @@ export class NodeShares implements Shares {
 			this.#sets = sets;
 			this.#rateSets = rateSets;
 			this.#regradeAll();
-			this.#sites?.look();
+			this.#sites?.rescan();
 		}
 		this.#leaveOthers();
 	}
@@ -238,7 +238,7 @@ export class NodeShares implements Shares {
 				JSON.stringify(pause.before) !== JSON.stringify(pause.after) ||
 				isProbing(site.state, moment().monotonic)
 			) {
-				site.saved ||= pause.after !== null;
+				site.isSaved ||= pause.after !== null;
 				this.#sites?.regrade(site, state => takeOver(state, pause, moment(), maxWait()));
 			}
 		}

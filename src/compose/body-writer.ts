@@ -4,7 +4,7 @@ import {idsIn} from '../mail/content-id.ts';
 import {withoutLastLines, writeRelaxed} from '../mail/dkim-canonical.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
-import {asciiField, encodedWords, type HeaderField, headerField, type Letter} from './header-field.ts';
+import {asciiField, encodedWords, type HeaderField, headerField, type RenderedMessage} from './header-field.ts';
 
 /** A part of a body: ASCII as it is, text to encode as quoted-printable, or bytes to encode as base64. */
 type BodyPart = {readonly ascii: string} | {readonly text: Pieces} | {readonly bytes: Uint8Array};
@@ -25,16 +25,16 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  */
 export class BodyWriter {
 	readonly #known = new WeakMap<Constant, QuotedPrintable>();
-	readonly #usual = [Buffer.allocUnsafeSlow(initialRoom), Buffer.allocUnsafeSlow(initialRoom)] as const;
+	readonly #buffers = [Buffer.allocUnsafeSlow(initialRoom), Buffer.allocUnsafeSlow(initialRoom)] as const;
 
 	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
 
 	write(parts: readonly BodyPart[]): Body {
 		// For most bodies, the upper bound suffices.
-		const most = roomFor(parts, maxFor);
-		const room = most <= initialRoom ? most : roomFor(parts, this.#exactFor);
+		const max = roomFor(parts, maxFor);
+		const room = max <= initialRoom ? max : roomFor(parts, this.#exactFor);
 		const [octets, canonical] =
-			room <= initialRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
+			room <= initialRoom ? this.#buffers : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
 		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
 		for (const part of parts) {
 			if ('text' in part) {
@@ -57,27 +57,27 @@ export class BodyWriter {
 
 	#writePieces(pieces: Pieces, writing: Writing): void {
 		writing.lineStart = writing.at;
-		let afterCr = false;
+		let isAfterCr = false;
 		for (const piece of pieces) {
 			const text = typeof piece === 'string' ? piece : piece.text;
 			// A CR and an LF at the start of the next piece are one line end.
-			const skip = afterCr && text.startsWith('\n');
+			const shouldSkipLf = isAfterCr && text.startsWith('\n');
 			if (typeof piece === 'string') {
-				writeQuotedPrintable(skip ? text.slice(1) : text, writing);
+				writeQuotedPrintable(shouldSkipLf ? text.slice(1) : text, writing);
 			} else {
-				writeConstant(this.#encoded(piece), skip ? 2 : 0, writing);
+				writeConstant(this.#encoded(piece), shouldSkipLf ? 2 : 0, writing);
 			}
-			afterCr = text === '' ? afterCr : text.endsWith('\r');
+			isAfterCr = text === '' ? isAfterCr : text.endsWith('\r');
 		}
 	}
 
 	#encoded(constant: Constant): QuotedPrintable {
-		let found = this.#known.get(constant);
-		if (!found) {
-			found = quotedPrintable(constant.text);
-			this.#known.set(constant, found);
+		let encoded = this.#known.get(constant);
+		if (!encoded) {
+			encoded = quotedPrintable(constant.text);
+			this.#known.set(constant, encoded);
 		}
-		return found;
+		return encoded;
 	}
 }
 
@@ -226,13 +226,13 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 			continue;
 		}
 
-		let asIs = kind === literal;
+		let isLiteral = kind === literal;
 		if (kind === space) {
-			asIs = index + 1 < end && utf8[index + 1] !== 0x0d && utf8[index + 1] !== 0x0a;
+			isLiteral = index + 1 < end && utf8[index + 1] !== 0x0d && utf8[index + 1] !== 0x0a;
 		} else if (kind === notFirst) {
-			asIs = at > lineStart && at - lineStart < textLineLength;
+			isLiteral = at > lineStart && at - lineStart < textLineLength;
 		}
-		if (at - lineStart + (asIs ? 1 : 3) > textLineLength) {
+		if (at - lineStart + (isLiteral ? 1 : 3) > textLineLength) {
 			octets[at++] = 0x3d;
 			octets[at++] = 0x0d;
 			octets[at++] = 0x0a;
@@ -241,7 +241,7 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 			canonical[canonicalAt++] = 0x0a;
 			lineStart = at;
 		}
-		if (!asIs) {
+		if (!isLiteral) {
 			const [high, low] = [hex[octet >>> 4] as number, hex[octet & 15] as number];
 			octets[at++] = 0x3d;
 			octets[at++] = high;
@@ -288,11 +288,11 @@ export function quotedPrintable(text: string): QuotedPrintable {
 type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly BodyPart[]};
 
 /** Returns the body of a letter and the fields that describe it: text and HTML as alternatives, plus attachments. */
-export function letterBody(letter: Letter): Entity {
+export function letterBody(message: RenderedMessage): Entity {
 	// A boundary with `=_` cannot occur in quoted-printable or base64 (RFC 2045 §6.7), so no search is needed.
-	const boundary = `=_${letter.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
-	const {inline, attached} = placesOf(letter);
-	const text = textEntity('text/html', letter.html);
+	const boundary = `=_${message.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
+	const {inline, attached} = placesOf(message);
+	const text = textEntity('text/html', message.html);
 	const html =
 		inline.length === 0
 			? text
@@ -303,9 +303,9 @@ export function letterBody(letter: Letter): Entity {
 					['type="text/html";'],
 				);
 	const content =
-		letter.text === null
+		message.text === null
 			? html
-			: multipart('alternative', `${boundary}_a`, [textEntity('text/plain', letter.text), html]);
+			: multipart('alternative', `${boundary}_a`, [textEntity('text/plain', message.text), html]);
 	const {fields, body} =
 		attached.length === 0
 			? content
@@ -314,7 +314,7 @@ export function letterBody(letter: Letter): Entity {
 }
 
 /** RFC 2387: attachments that the HTML references by `cid:` are grouped with it; all others follow at the end. */
-function placesOf({attachments, html}: Letter) {
+function placesOf({attachments, html}: RenderedMessage) {
 	const isNamed = ({contentId}: Attachment) => typeof contentId === 'string' && ids.has(contentId);
 	const hasIds = attachments.some(({contentId}) => typeof contentId === 'string');
 	const ids = hasIds ? idsIn(typeof html === 'string' ? html : joined(html)) : new Set<string>();

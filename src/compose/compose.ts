@@ -10,13 +10,13 @@ import {
 	asciiField,
 	type HeaderField,
 	headerField,
-	type Letter,
 	mailbox,
+	type RenderedMessage,
 	unstructured,
 } from './header-field.ts';
 import {sevenBit} from './seven-bit.ts';
 
-type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => Buffer;
+type Compose = (message: RenderedMessage, signing: readonly SigningKey[], now: number) => Buffer;
 
 /**
  * Creates a composer for one thread. It reuses its memory, and caches what messages have in common.
@@ -32,10 +32,10 @@ export function createCompose(): Compose {
 	 * `needsSmtputf8`), no line over 998 octets, signed with every key. The buffer owns its ArrayBuffer, so it can be
 	 * transferred. Only the signatures' time (`now`, in milliseconds) changes when a letter is composed again.
 	 */
-	return (letter, signing, now) => {
-		const entity = letterBody(letter);
+	return (message, signing, now) => {
+		const entity = letterBody(message);
 		const {octets, canonical} = bodies.write(entity.body);
-		const fields = [...letterFields(letter), ...entity.fields];
+		const fields = [...letterFields(message), ...entity.fields];
 		return signed(fields, {octets, canonical}, signing, now);
 	};
 }
@@ -60,18 +60,18 @@ function signed(
 	return mail;
 }
 
-function letterFields(letter: Letter): HeaderField[] {
-	const {replyTo, cc, extras} = letter;
+function letterFields(message: RenderedMessage): HeaderField[] {
+	const {replyTo, cc, extras} = message;
 	const {toName = null, replyToName = null, headers = []} = extras;
 	return [
-		dateField(letter.date),
-		headerField('From', mailbox(letter.from.address, letter.from.name)),
-		headerField('To', mailbox(letter.to, toName)),
+		dateField(message.date),
+		headerField('From', mailbox(message.from.address, message.from.name)),
+		headerField('To', mailbox(message.to, toName)),
 		...(cc.length > 0 ? [headerField('Cc', addressList(cc))] : []),
 		...(replyTo === null ? [] : [headerField('Reply-To', mailbox(replyTo, replyToName))]),
-		asciiField('Message-ID', `<${letter.messageIdHeader}>`),
-		headerField('Subject', unstructured(letter.subject)),
-		...stampFields(letter),
+		asciiField('Message-ID', `<${message.messageIdHeader}>`),
+		headerField('Subject', unstructured(message.subject)),
+		...stampFields(message),
 		...headers.map(([name, value]) => addedField(name, value)),
 		// RFC 3834 §5: automatic responders do not reply to it.
 		...(addedValue(headers, 'Auto-Submitted') ? [] : [headerField('Auto-Submitted', ['auto-generated'])]),
@@ -85,15 +85,15 @@ function dateField(date: number): HeaderField {
 }
 
 /** The fields that identify the recipient in opt-outs, complaints and reports. */
-export type Stamp = Pick<Letter, 'listUnsubscribe' | 'feedbackId' | 'cfblAddress' | 'ref'>;
+export type Stamp = Pick<RenderedMessage, 'listUnsubscribe' | 'feedbackId' | 'cfblAddress' | 'ref'>;
 
 function stampFields({listUnsubscribe, feedbackId, cfblAddress, ref}: Stamp): HeaderField[] {
-	const ways = [`<${listUnsubscribe.url}>`];
+	const uris = [`<${listUnsubscribe.url}>`];
 	if (listUnsubscribe.mailto !== null) {
-		ways.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
+		uris.push(`<mailto:${listUnsubscribe.mailto}?subject=unsubscribe>`);
 	}
 	return [
-		asciiField('List-Unsubscribe', ...ways.map((way, index) => (index < ways.length - 1 ? `${way},` : way))),
+		asciiField('List-Unsubscribe', ...uris.map((uri, index) => (index < uris.length - 1 ? `${uri},` : uri))),
 		headerField('List-Unsubscribe-Post', ['List-Unsubscribe=One-Click']),
 		...(feedbackId === null ? [] : [asciiField('Feedback-ID', feedbackId)]),
 		...(cfblAddress === null ? [] : cfblFields(cfblAddress, ref)),
@@ -120,7 +120,7 @@ const date = /^(?:[a-z]{3}, *)?\d{1,2} +[a-z]{3} +\d{4} +\d\d:\d\d(?::\d\d)? +(?
 const maxSubjectLength = 998;
 /** Spelled as in signatures. */
 const spellings = new Map(signedFields.map(name => [name.toLowerCase(), name]));
-const ours: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
+const ownFields: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
 
 /**
  * Returns the bytes of a submitted message for one recipient: the program's own text as 7-bit, plus the stamp, signed
@@ -136,7 +136,7 @@ export function composeSubmitted(
 ): {readonly mail: Buffer; readonly subject: string} {
 	const read = readSource(sevenBit(source));
 	if (!read.ok) {
-		throw new Error(`The submitted message cannot be read: ${read.fault}.`);
+		throw new Error(`The submitted message cannot be read: ${read.problem}.`);
 	}
 	const {fields, body} = read.source;
 	const [subject] = fields.filter(({name}) => name === 'subject').map(fieldValue);
@@ -151,18 +151,18 @@ function fieldsOf({fields}: Source, submitted: Submitted): HeaderField[] {
 		fields.some(field => field.name === name && isGood(fieldValue(field)));
 	const hasDate = has('date', value => date.test(value) && !Number.isNaN(Date.parse(value)));
 	const hasId = has('message-id', isMessageId);
-	const keepsOptOut = has('list-unsubscribe') && !submitted.hasTopic;
+	const shouldKeepOptOut = has('list-unsubscribe') && !submitted.hasTopic;
 	const isOptOut = (name: string) => /^list-unsubscribe(?:-post)?$/i.test(name);
 	const isKept = ({name}: SourceField) =>
-		!ours.has(name) &&
+		!ownFields.has(name) &&
 		(hasDate || name !== 'date') &&
 		(hasId || name !== 'message-id') &&
-		(keepsOptOut || !isOptOut(name));
+		(shouldKeepOptOut || !isOptOut(name));
 	return [
 		...fields.filter(isKept).map(({name, line}) => ({name: spellings.get(name) ?? name, line})),
 		...(hasDate ? [] : [dateField(submitted.date)]),
 		...(hasId ? [] : [asciiField('Message-ID', `<${submitted.messageIdHeader}>`)]),
-		...stampFields(submitted).filter(({name}) => !keepsOptOut || !isOptOut(name)),
+		...stampFields(submitted).filter(({name}) => !shouldKeepOptOut || !isOptOut(name)),
 		...(has('mime-version') ? [] : [headerField('MIME-Version', ['1.0'])]),
 	];
 }

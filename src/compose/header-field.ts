@@ -124,8 +124,8 @@ export function addressList(addresses: readonly string[]): string[] {
 }
 
 /** Whether a header has an address that ASCII cannot represent, so the message needs SMTPUTF8 (RFC 6531, RFC 6532). */
-export function needsSmtputf8(letter: Letter): boolean {
-	return [letter.from.address, letter.to, ...letter.cc, letter.replyTo ?? ''].some(address =>
+export function needsSmtputf8(message: RenderedMessage): boolean {
+	return [message.from.address, message.to, ...message.cc, message.replyTo ?? ''].some(address =>
 		/[^\x00-\x7f]/.test(address.slice(0, Math.max(0, address.lastIndexOf('@')))),
 	);
 }
@@ -147,7 +147,7 @@ function addrSpec(address: string): string {
 }
 
 /** The rendered message for one recipient. Addresses are validated bare addr-specs. */
-export type Letter = {
+export type RenderedMessage = {
 	/** Without angle brackets. The same for every recipient and every attempt. */
 	readonly messageIdHeader: string;
 	/** In milliseconds since the epoch. The same in every attempt. */

@@ -7,7 +7,7 @@ import {encodedWords} from './header-field.ts';
 type RepairedField =
 	| {readonly ok: true; readonly line: string}
 	/** A clause that says what is wrong with which field, and how to fix it. */
-	| {readonly ok: false; readonly fault: string};
+	| {readonly ok: false; readonly problem: string};
 
 const mailboxes = /^(?:(?:resent-)?(?:from|sender|to|cc|bcc)|reply-to|errors-to|disposition-notification-to|list-id)$/;
 const parameters = /^content-(?:type|disposition)$/;
@@ -30,22 +30,22 @@ export function repairField({name, line}: SourceField): RepairedField {
 	}
 	const octets = Buffer.from(line, 'latin1');
 	const colon = line.indexOf(':');
-	const shown = line.slice(0, colon).trim();
-	const fault = (text: string): RepairedField => ({ok: false, fault: `the ${shown} field has ${text}`});
+	const originalName = line.slice(0, colon).trim();
+	const problem = (text: string): RepairedField => ({ok: false, problem: `the ${originalName} field has ${text}`});
 	if (!isUtf8(octets)) {
-		return fault('octets that are neither ASCII nor UTF-8: encode them (RFC 2047)');
+		return problem('octets that are neither ASCII nor UTF-8: encode them (RFC 2047)');
 	}
 	const value = octets.toString('utf8', colon + 1).replaceAll('\r\n', '');
 	if (/[^\P{Cc}\t]/u.test(value)) {
-		return fault('a control character: remove it');
+		return problem('a control character: remove it');
 	}
 	const encoded = encodedValue(name, value);
 	if (encoded === null) {
-		return fault(`characters that are not ASCII${remedyOf(name)}`);
+		return problem(`characters that are not ASCII${remedyOf(name)}`);
 	}
-	const folded = foldedField(shown, encoded, name);
+	const folded = foldedField(originalName, encoded, name);
 	return folded === null
-		? fault(`a word of more than ${maxLineLength} octets, which cannot be folded: shorten it`)
+		? problem(`a word of more than ${maxLineLength} octets, which cannot be folded: shorten it`)
 		: {ok: true, line: folded};
 }
 
@@ -78,27 +78,27 @@ function encodedText(text: string, isChosen: (word: string) => boolean): string 
 	const [blanks, words] = [text.match(/[\t ]+/g) ?? [], text.split(/[\t ]+/)];
 	const before = (index: number) => (index === 0 ? '' : (blanks[index - 1] as string));
 	const chosen = words.map(word => word !== '' && isChosen(word) && !encodedWord.test(word));
-	let made = '';
+	let encoded = '';
 	for (let index = 0; index < words.length; index++) {
 		const word = words[index] as string;
 		if (!chosen[index]) {
-			made += before(index) + word;
+			encoded += before(index) + word;
 			continue;
 		}
-		const follows = index > 0 && encodedWord.test(words[index - 1] as string);
-		let run = (follows ? before(index) : '') + word;
-		made += before(index);
+		const isAfterEncodedWord = index > 0 && encodedWord.test(words[index - 1] as string);
+		let run = (isAfterEncodedWord ? before(index) : '') + word;
+		encoded += before(index);
 		while (chosen[index + 1]) {
 			index++;
 			run += before(index) + words[index];
 		}
 		run += encodedWord.test(words[index + 1] ?? '') ? before(index + 1) : '';
-		made += encodedWords(run).join(' ');
+		encoded += encodedWords(run).join(' ');
 	}
-	return made;
+	return encoded;
 }
 
-const all = () => true;
+const always = () => true;
 
 type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; readonly raw: string};
 
@@ -108,7 +108,7 @@ function encodedMailboxes(value: string): string | null {
 	if (pieces === null) {
 		return null;
 	}
-	let made = '';
+	let encoded = '';
 	let phrase: Piece[] = [];
 	for (const piece of [...pieces, {kind: 'mark', raw: ''} as const]) {
 		if (piece.kind === 'text' || piece.kind === 'quoted') {
@@ -126,10 +126,10 @@ function encodedMailboxes(value: string): string | null {
 		if (first === null || second === null) {
 			return null;
 		}
-		made += first + second;
+		encoded += first + second;
 		phrase = [];
 	}
-	return made;
+	return encoded;
 }
 
 function encodedName(phrase: readonly Piece[]): string {
@@ -145,12 +145,12 @@ function encodedName(phrase: readonly Piece[]): string {
 	while (end > start && isBlank(end - 1)) {
 		end--;
 	}
-	return text.slice(0, start) + encodedText(text.slice(start, end), all) + (text.slice(end) || ' ');
+	return text.slice(0, start) + encodedText(text.slice(start, end), always) + (text.slice(end) || ' ');
 }
 
 function encodedComment(raw: string): string {
 	return raw.replace(/(?:\\.|[^()\\])+/gsu, text =>
-		foreign.test(text) ? encodedText(text.replace(/\\(.)/gsu, '$1'), all) : text,
+		foreign.test(text) ? encodedText(text.replace(/\\(.)/gsu, '$1'), always) : text,
 	);
 }
 
@@ -253,8 +253,8 @@ function splitOutside(text: string, mark: string): string[] {
 }
 
 /** Folds a field at its blanks. Returns `null` if a word is too long for a line and cannot be shortened. */
-function foldedField(shown: string, value: string, name: string): string | null {
-	const lines = [`${shown}:`];
+function foldedField(originalName: string, value: string, name: string): string | null {
+	const lines = [`${originalName}:`];
 	// A regular expression would rescan a long run of blanks at the end.
 	const words = value.trimEnd().match(/[\t ]*[^\t ]+/g) ?? [];
 	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {

@@ -15,10 +15,15 @@ const maxScannedBytes = 40 * 1024 * 1024;
 const maxTextLength = 256 * 1024;
 
 /** If `encodes` is false, bodies that would be encoded come out empty. `fault` is the first problem, as a clause. */
-type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
+type Work = {readonly shouldEncode: boolean; problem: string | null; headerLeft: number; looksLeft: number};
 
 const empty = Buffer.alloc(0);
-const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: maxHeader, looksLeft: maxScannedBytes});
+const newWork = (shouldEncode: boolean): Work => ({
+	shouldEncode,
+	problem: null,
+	headerLeft: maxHeader,
+	looksLeft: maxScannedBytes,
+});
 
 /**
  * Converts a MIME entity with CRLF line ends to 7-bit: encodes parts that are `8bit`, `binary` or have lines of more
@@ -33,10 +38,10 @@ const tooLong = (where: string): string =>
 	`the body has a line of more than ${maxLineLength} octets${where}: use quoted-printable or base64`;
 
 /** Returns why an entity would still have a line of more than 998 octets or signed non-ASCII octets, or `null`. */
-export function sevenBitFault(entity: Buffer): string | null {
+export function sevenBitProblem(entity: Buffer): string | null {
 	const work = newWork(false);
 	const left = longLineIn(converted(entity, work, 0, 'text/plain'));
-	return work.fault ?? (left === -1 ? null : tooLong(''));
+	return work.problem ?? (left === -1 ? null : tooLong(''));
 }
 
 /** @param defaultType the type of an entity that states none (RFC 2046 §5.1.5) */
@@ -47,17 +52,17 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 		return entity;
 	}
 	const body = entity.subarray(blank + 4);
-	const given = entity.toString('latin1', 0, blank + 2);
+	const originalHead = entity.toString('latin1', 0, blank + 2);
 	// The message's own header was repaired when the message was accepted.
-	const head = depth === 0 ? given : repairedHead(given, work);
+	const head = depth === 0 ? originalHead : repairedHead(originalHead, work);
 	const withBody = (octets: Buffer) => Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), octets]);
-	const asItIs = head === given ? entity : withBody(body);
+	const asItIs = head === originalHead ? entity : withBody(body);
 	const isLong = longLineIn(body) !== -1;
 	if (!isLong && isAscii(body)) {
 		return asItIs;
 	}
 	const leave = (where: string) => {
-		work.fault ??= isLong ? tooLong(where) : null;
+		work.problem ??= isLong ? tooLong(where) : null;
 		return asItIs;
 	};
 	work.looksLeft -= body.length;
@@ -69,18 +74,18 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	const named = findField(head, 'content-type');
 	const type = named.trim() === '' ? defaultType : named;
 	if (/^\s*multipart\/signed\b/i.test(type)) {
-		work.fault ??= `a signed part (multipart/signed) has a line of more than ${maxLineLength} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
+		work.problem ??= `a signed part (multipart/signed) has a line of more than ${maxLineLength} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
 		return asItIs;
 	}
 	if (/^\s*multipart\//i.test(type)) {
 		const boundary = boundaryOf(type);
-		const parts = boundary === '' ? [] : splitParts(body, boundary, {most: maxParts + 1});
+		const parts = boundary === '' ? [] : splitParts(body, boundary, {max: maxParts + 1});
 		if (parts.length === 0 || parts.length > maxParts) {
 			return leave(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${maxParts} parts`);
 		}
-		const usual = /^\s*multipart\/digest\b/i.test(type) ? 'message/rfc822' : 'text/plain';
+		const partType = /^\s*multipart\/digest\b/i.test(type) ? 'message/rfc822' : 'text/plain';
 		return joined(head, '7bit', [
-			...convertedParts(body, parts, boundary, part => converted(part, work, depth + 1, usual)),
+			...convertedParts(body, parts, boundary, part => converted(part, work, depth + 1, partType)),
 		]);
 	}
 	const encoding = findField(head, 'content-transfer-encoding').trim().toLowerCase();
@@ -90,7 +95,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 			return asItIs;
 		}
 		const lines = encoding === 'base64' ? base64Lines : quotedPrintableLines;
-		return withBody(work.encodes ? lines(body) : empty);
+		return withBody(work.shouldEncode ? lines(body) : empty);
 	}
 	if (isLong && !/^(?:7bit|8bit|binary|)$/.test(encoding)) {
 		return leave(` in the encoding ${encoding.replace(/[^ -~]/g, '?').slice(0, 20)}`);
@@ -98,7 +103,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
 		return joined(head, '7bit', [converted(body, work, depth + 1, 'text/plain')]);
 	}
-	if (!work.encodes) {
+	if (!work.shouldEncode) {
 		return withBody(empty);
 	}
 	const text = body.length <= maxTextLength ? body.toString('utf8') : '\ufffd';
@@ -118,12 +123,12 @@ function repairedHead(head: string, work: Work): string {
 	const lines = head.slice(0, -2).split(/\r\n(?![\t ])/);
 	const repaired = lines.map(line => {
 		const [, name = ''] = /^([!-9;-~]{1,100}):/.exec(line) ?? [];
-		const made = name === '' ? null : repairField({name: name.toLowerCase(), line});
-		if (made?.ok) {
-			return made.line;
+		const result = name === '' ? null : repairField({name: name.toLowerCase(), line});
+		if (result?.ok) {
+			return result.line;
 		}
-		work.fault ??=
-			made !== null && longLineIn(Buffer.from(line, 'latin1')) !== -1 ? `in a part ${made.fault}` : null;
+		work.problem ??=
+			result !== null && longLineIn(Buffer.from(line, 'latin1')) !== -1 ? `in a part ${result.problem}` : null;
 		return line;
 	});
 	return `${repaired.join('\r\n')}\r\n`;
@@ -156,7 +161,7 @@ function around(octets: Buffer, boundary: string): Buffer {
 	if (longLineIn(octets) === -1) {
 		return octets;
 	}
-	const kept = Buffer.allocUnsafe(octets.length);
+	const retained = Buffer.allocUnsafe(octets.length);
 	const delimiter = Buffer.from(`--${boundary}`, 'latin1');
 	let length = 0;
 	// This works octet by octet, because there may be millions of lines.
@@ -165,16 +170,16 @@ function around(octets: Buffer, boundary: string): Buffer {
 			end++;
 		}
 		end = Math.min(end + 1, octets.length);
-		if (octets[start] === 0x0d || beginsAt(octets, start, delimiter)) {
+		if (octets[start] === 0x0d || hasTextAt(octets, start, delimiter)) {
 			for (let at = start; at < end; at++) {
-				kept[length++] = octets[at] as number;
+				retained[length++] = octets[at] as number;
 			}
 		}
 	}
-	return kept.subarray(0, length);
+	return retained.subarray(0, length);
 }
 
-function beginsAt(octets: Buffer, start: number, text: Buffer): boolean {
+function hasTextAt(octets: Buffer, start: number, text: Buffer): boolean {
 	let at = 0;
 	while (at < text.length && octets[start + at] === text[at]) {
 		at++;

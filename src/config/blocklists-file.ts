@@ -7,15 +7,18 @@ import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 
 const shippedFile = fileURLToPath(new URL('../../../config/blocklists.json', import.meta.url));
-const answers = [/^\["127(\.\d+){3}(-\d+)?"(,"127(\.\d+){3}(-\d+)?")*\]$/, 'a list such as ["127.0.0.2-11"]'] as const;
+const addressList = [
+	/^\["127(\.\d+){3}(-\d+)?"(,"127(\.\d+){3}(-\d+)?")*\]$/,
+	'a list such as ["127.0.0.2-11"]',
+] as const;
 
 /** A pattern that each field's JSON must match, and the advice if it does not. */
 const fields: Readonly<Record<string, readonly [RegExp, string]>> = {
 	zone: [/^"[a-z0-9_-]+(\.[a-z0-9_-]+)+"$/, 'the name of a DNS zone'],
 	name: [/^".*\S.*"$/, 'the name of the list for people'],
 	kind: [/^"(ip|ipv4|domain)"$/, 'ip, ipv4 or domain'],
-	listed: answers,
-	refused: answers,
+	listed: addressList,
+	refused: addressList,
 	delist: [/^"https?:\/\/.*"$/, 'a URL, in which {source} stands for the listed address or domain'],
 	test: [/^"[a-z0-9.-]*"$/, 'a name in the zone that is always listed'],
 };
@@ -45,15 +48,15 @@ function read({blocklistsFile: file}: BlocklistsSettings): {lists: readonly Bloc
 		const lists = Object.entries({...shipped, ...own})
 			.filter(([zone, entry]) => zone !== '$comment' && entry !== null)
 			.map(([zone, entry]) => ({test: '', ...shipped[zone], ...entry, zone}) as unknown as Blocklist);
-		return {lists, problems: lists.flatMap(findFaults).map(fault => `${named} ${fault}`)};
+		return {lists, problems: lists.flatMap(findProblems).map(problem => `${named} ${problem}`)};
 	} catch (error) {
 		return {lists: [], problems: [`${named} cannot be read: ${(error as Error).message}`]};
 	}
 }
 
-function findFaults(list: Blocklist): string[] {
-	const given: Readonly<Record<string, unknown>> = list;
+function findProblems(list: Blocklist): string[] {
+	const values: Readonly<Record<string, unknown>> = list;
 	return Object.keys({...fields, ...list})
-		.filter(field => !fields[field]?.[0].test(JSON.stringify(given[field])))
+		.filter(field => !fields[field]?.[0].test(JSON.stringify(values[field])))
 		.map(field => `${list.zone}.${field}: use ${fields[field]?.[1] ?? `one of ${Object.keys(fields).join(' ')}`}`);
 }

@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import {readGuarded} from '../kit/regular-file.ts';
-import {labelFault, nearest, utf8Text} from '../kit/text.ts';
+import {labelProblem, nearest, utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
@@ -22,7 +22,7 @@ type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools'
 /** Returns all problems with MAILCTL_DESTINATIONS_FILE. */
 export function destinationsProblems(settings: DestinationsSettings): string[] {
 	const read = checkDestinations(settings);
-	return read.ok ? [] : [...read.faults];
+	return read.ok ? [] : [...read.problems];
 }
 
 /**
@@ -30,14 +30,14 @@ export function destinationsProblems(settings: DestinationsSettings): string[] {
  */
 export function checkDestinations(settings: DestinationsSettings): ParsedDestinations {
 	const parsed = parse(settings);
-	return parsed.ok ? parsed : {ok: false, faults: parsed.faults.map(fault => `${named(settings)} ${fault}`)};
+	return parsed.ok ? parsed : {ok: false, problems: parsed.problems.map(problem => `${named(settings)} ${problem}`)};
 }
 
 /** Like `checkDestinations`, but throws ConfigError if the file is invalid. */
 export function loadDestinations(settings: DestinationsSettings): Destinations {
 	const read = checkDestinations(settings);
 	if (!read.ok) {
-		throw new ConfigError(read.faults);
+		throw new ConfigError(read.problems);
 	}
 
 	return read.destinations;
@@ -46,7 +46,7 @@ export function loadDestinations(settings: DestinationsSettings): Destinations {
 function parse({destinationsFile, sourcePools, relays}: DestinationsSettings): ParsedDestinations {
 	const own: Read =
 		destinationsFile === null || destinationsFile === shippedFile
-			? {ok: true, json: {}, faults: []}
+			? {ok: true, json: {}, problems: []}
 			: read(destinationsFile);
 	if (!own.ok) {
 		return own;
@@ -55,11 +55,11 @@ function parse({destinationsFile, sourcePools, relays}: DestinationsSettings): P
 	const shipped = JSON.parse(readFileSync(shippedFile, 'utf8')) as unknown;
 	const known = {pools: sourcePools.map(({name}) => name), hasRelay: relays.length > 0};
 	const parsed = parseDestinations(shipped, own.json, known);
-	const faults = parsed.ok ? own.faults : [...own.faults, ...parsed.faults];
-	return faults.length > 0 ? {ok: false, faults} : parsed;
+	const problems = parsed.ok ? own.problems : [...own.problems, ...parsed.problems];
+	return problems.length > 0 ? {ok: false, problems} : parsed;
 }
 
-type Read = {readonly ok: boolean; readonly faults: readonly string[]} & (
+type Read = {readonly ok: boolean; readonly problems: readonly string[]} & (
 	| {readonly ok: true; readonly json: unknown}
 	| {readonly ok: false}
 );
@@ -70,21 +70,23 @@ function read(file: string): Read {
 		const {content, mode} = readGuarded(file);
 		text = utf8Text(content);
 		if (text.length > largestFile) {
-			return {ok: false, faults: ['is larger than 1 MiB']};
+			return {ok: false, problems: ['is larger than 1 MiB']};
 		}
 
 		const json = JSON.parse(text) as unknown;
-		const exposed = holdsPassword(json) && (mode & 0o044) !== 0;
-		const fault = `holds a password or key and others can read it: run chmod 600 ${file}`;
-		return {ok: true, json, faults: exposed ? [fault] : []};
+		const isExposed = containsPassword(json) && (mode & 0o044) !== 0;
+		const problem = `holds a password or key and others can read it: run chmod 600 ${file}`;
+		return {ok: true, json, problems: isExposed ? [problem] : []};
 	} catch (error) {
 		const isSyntax = error instanceof SyntaxError;
-		const fault = isSyntax ? `is not JSON${stoppedAt(error, text)}` : `cannot be read: ${(error as Error).message}`;
-		return {ok: false, faults: [fault]};
+		const problem = isSyntax
+			? `is not JSON${stoppedAt(error, text)}`
+			: `cannot be read: ${(error as Error).message}`;
+		return {ok: false, problems: [problem]};
 	}
 }
 
-function holdsPassword(json: unknown): boolean {
+function containsPassword(json: unknown): boolean {
 	const entries: Array<{readonly route?: unknown} | null> = Object.values(json ?? {});
 	return entries.some(entry => typeof entry?.route === 'string' && hasPassword(entry.route));
 }
@@ -99,10 +101,10 @@ type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
 type ParsedDestinations =
 	| {readonly ok: true; readonly destinations: Destinations}
 	/** Each problem begins with its path: `google.connections: …`. */
-	| {readonly ok: false; readonly faults: readonly string[]};
+	| {readonly ok: false; readonly problems: readonly string[]};
 
 /** Reports a problem at `path`. */
-type Refuse = (path: string, fault: string) => void;
+type Refuse = (path: string, problem: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
 const travelFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
@@ -127,8 +129,8 @@ const numbers = {
  * both files at once.
  */
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
-	const faults: string[] = [];
-	const refuse: Refuse = (path, fault) => faults.push(`${path}: ${fault}`);
+	const problems: string[] = [];
+	const refuse: Refuse = (path, problem) => problems.push(`${path}: ${problem}`);
 	const entries = merged(parseEntries(shipped, refuse), parseEntries(own, refuse));
 	const {default: first = {}, smarthost = {}, ...named} = entries;
 
@@ -153,7 +155,7 @@ export function parseDestinations(shipped: unknown, own: unknown, known: Known):
 		}
 	}
 
-	return faults.length > 0 ? {ok: false, faults} : {ok: true, destinations};
+	return problems.length > 0 ? {ok: false, problems} : {ok: true, destinations};
 }
 
 function parseEntries(file: unknown, refuse: Refuse): Readonly<Record<string, JsonObject | null>> {
@@ -252,14 +254,14 @@ function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: 
 function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refuse): Pace {
 	const number = (field: keyof typeof numbers): number | undefined => {
 		const value = fields[field];
-		const [least, most] = numbers[field];
+		const [min, max] = numbers[field];
 		if (value === undefined || (field === 'perMinute' && value === null)) {
 			return undefined;
 		}
 
-		if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > most) {
+		if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
 			const none = field === 'perMinute' ? ', or null for no limit' : '';
-			refuse(`${name}.${field}`, `use a whole number, ${least} to ${most}${none}`);
+			refuse(`${name}.${field}`, `use a whole number, ${min} to ${max}${none}`);
 			return undefined;
 		}
 
@@ -298,9 +300,9 @@ function parseRouteChoice(path: string, value: unknown, {hasRelay}: Known, refus
 		return undefined;
 	}
 
-	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, fault: 'is not a string'} as const);
+	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, problem: 'is not a string'} as const);
 	if (!parsed.ok) {
-		refuse(path, parsed.fault);
+		refuse(path, parsed.problem);
 		return undefined;
 	}
 
@@ -383,7 +385,7 @@ function parseReactions(path: string, item: unknown, refuse: Refuse): Pace['reac
 const maxAdviceLength = 300;
 
 function advised(path: string, reaction: PaceReaction, advice: unknown, refuse: Refuse): PaceReaction | undefined {
-	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelFault(advice, maxAdviceLength) === null) {
+	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelProblem(advice, maxAdviceLength) === null) {
 		return {...reaction, advice};
 	}
 
@@ -408,8 +410,8 @@ function parseReaction(path: string, what: JsonObject, refuse: Refuse): PaceReac
 			case 'slow':
 				return parseSlow(`${path}.slow`, value, refuse);
 			case 'mailsPerSession': {
-				const mails = parseNumber(`${path}.mailsPerSession`, value, refuse);
-				return mails === undefined ? undefined : {kind: 'mails_per_session', mails};
+				const messages = parseNumber(`${path}.mailsPerSession`, value, refuse);
+				return messages === undefined ? undefined : {kind: 'mails_per_session', mails: messages};
 			}
 		}
 	}
@@ -425,12 +427,12 @@ function parseSlow(path: string, value: unknown, refuse: Refuse): PaceReaction |
 		return undefined;
 	}
 
-	const mails = parseNumber(`${path}.perMinute`, perMinute, refuse);
-	const most = parseNumber(`${path}.connections`, connections, refuse);
+	const rate = parseNumber(`${path}.perMinute`, perMinute, refuse);
+	const max = parseNumber(`${path}.connections`, connections, refuse);
 	const forMs = parseWait(`${path}.for`, time, refuse);
-	return mails === undefined || most === undefined || forMs === undefined
+	return rate === undefined || max === undefined || forMs === undefined
 		? undefined
-		: {kind: 'slow', perMinute: mails, connections: most, forMs};
+		: {kind: 'slow', perMinute: rate, connections: max, forMs};
 }
 
 function parseNumber(path: string, value: unknown, refuse: Refuse): number | undefined {

@@ -36,7 +36,7 @@ export const delivery = {
 	hostname: setting(
 		'MAILCTL_HOSTNAME',
 		// A machine's name may be invalid as a domain. `localhost` then makes direct delivery demand a proper name.
-		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), shown: "the machine's"},
+		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), description: "the machine's"},
 		domain,
 		'Name given in EHLO; its address should resolve back to it.',
 	),
@@ -105,7 +105,7 @@ export const delivery = {
 	),
 	renderers: setting(
 		'MAILCTL_MAKERS',
-		{from: ({cpus}) => String(cpus), shown: 'number of cores'},
+		{from: ({cpus}) => String(cpus), description: 'number of cores'},
 		count(1, 256),
 		'Worker threads that render, compose and sign.',
 	),
@@ -210,10 +210,10 @@ type InboundAllowance = {readonly mails: number; readonly bytes: number};
 /** `1000/200MiB`: the number of messages, and their total size. */
 const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
 	const [mails, bytes, ...rest] = text.split('/');
-	const most = count(1, 1_000_000_000)(mails ?? '', cwd);
+	const max = count(1, 1_000_000_000)(mails ?? '', cwd);
 	const octets = size(1)(bytes ?? '', cwd);
-	return most.ok && octets.ok && rest.length === 0
-		? value({mails: most.value, bytes: octets.value})
+	return max.ok && octets.ok && rest.length === 0
+		? value({mails: max.value, bytes: octets.value})
 		: allowed('use messages/size such as 1000/200MiB, neither of them 0');
 };
 

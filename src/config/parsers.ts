@@ -23,10 +23,10 @@ export function choice<const T extends string>(words: readonly T[]): Parser<T> {
 }
 
 /** Accepts a whole number from `least` to `most`, in plain decimal digits. */
-export function count(least: number, most: number): Parser<number> {
+export function count(min: number, max: number): Parser<number> {
 	return text => {
 		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
-		return number >= least && number <= most ? value(number) : allowed(`use a whole number, ${least} to ${most}`);
+		return number >= min && number <= max ? value(number) : allowed(`use a whole number, ${min} to ${max}`);
 	};
 }
 
@@ -34,22 +34,22 @@ const maxDuration = 3650 * 86_400_000;
 const maxTimerMs = 12 * 86_400_000;
 
 /** Converts `500ms 90s 5m 4h 4d` to milliseconds; a plain number is seconds. The maximum is ten years. */
-export function duration(least = 0): Parser<number> {
-	return durationUpTo(maxDuration, least, '');
+export function duration(min = 0): Parser<number> {
+	return durationUpTo(maxDuration, min, '');
 }
 
 /** Like `duration`, for a single timer or the sum of two: Node fires a timer of more than 2^31 ms immediately. */
-export function timerDuration(least = 0): Parser<number> {
-	return durationUpTo(maxTimerMs, least, ', at most 12d');
+export function timerDuration(min = 0): Parser<number> {
+	return durationUpTo(maxTimerMs, min, ', at most 12d');
 }
 
-function durationUpTo(most: number, least: number, atMost: string): Parser<number> {
+function durationUpTo(max: number, min: number, atMost: string): Parser<number> {
 	return text => {
 		const milliseconds = parseDuration(text) ?? -1;
-		return milliseconds >= least && milliseconds <= most
+		return milliseconds >= min && milliseconds <= max
 			? value(milliseconds)
 			: allowed(
-					`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${least ? ', not 0' : ''}${atMost}`,
+					`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${min ? ', not 0' : ''}${atMost}`,
 				);
 	};
 }
@@ -58,13 +58,13 @@ const sizeUnits: Readonly<Record<string, number>> = {KiB: 1024, MiB: 1024 ** 2, 
 const largestSize = 1024 ** 4;
 
 /** Converts `512KiB 200MiB 1GiB` to octets; a plain number is octets. The maximum is 1024 GiB. */
-export function size(least = 0): Parser<number> {
+export function size(min = 0): Parser<number> {
 	return text => {
 		const [, digits, unit = ''] = /^(\d{1,13})(KiB|MiB|GiB)?$/.exec(text) ?? [];
 		const octets = digits === undefined ? -1 : Number(digits) * (sizeUnits[unit] ?? 1);
-		return octets >= least && octets <= largestSize
+		return octets >= min && octets <= largestSize
 			? value(octets)
-			: allowed(`use a size such as 512KiB, 200MiB or 1GiB (a plain number is octets)${least ? ', not 0' : ''}`);
+			: allowed(`use a size such as 512KiB, 200MiB or 1GiB (a plain number is octets)${min ? ', not 0' : ''}`);
 	};
 }
 
@@ -264,10 +264,10 @@ export type BounceMailbox =
 /** One or more relays, tried in order. */
 export const relays: Parser<readonly Relay[]> = text => {
 	const parsed = text.split(',').map(part => parseRelayUrl(part.trim()));
-	const fault = parsed.findIndex(relay => !relay.ok);
-	const first = parsed[fault];
+	const problem = parsed.findIndex(relay => !relay.ok);
+	const first = parsed[problem];
 	return first && !first.ok
-		? allowed(`URL ${fault + 1} ${first.fault}`)
+		? allowed(`URL ${problem + 1} ${first.problem}`)
 		: value(parsed.flatMap(relay => (relay.ok ? [relay.relay] : [])));
 };
 
@@ -385,9 +385,9 @@ const stepTimeout = timerDuration(1);
 
 /** `1m,5m,4h*`: a trailing `*` repeats the last delay. */
 export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
-	const repeatLast = text.endsWith('*');
+	const shouldRepeatLast = text.endsWith('*');
 	const waits: number[] = [];
-	for (const part of (repeatLast ? text.slice(0, -1) : text).split(',')) {
+	for (const part of (shouldRepeatLast ? text.slice(0, -1) : text).split(',')) {
 		const parsed = wait(part.trim(), cwd);
 		if (!parsed.ok) {
 			return allowed('use durations separated by commas, with * after the last to repeat it, such as 1m,5m,4h*');
@@ -396,7 +396,7 @@ export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 		waits.push(parsed.value);
 	}
 
-	return value({waits, repeatLast});
+	return value({waits, repeatLast: shouldRepeatLast});
 };
 
 /** `connect=30s,dot=10m`: any subset of the steps; the others keep their defaults. */
@@ -443,7 +443,7 @@ function pair(text: string, cwd: string, left: Parser<number>, right: Parser<num
 }
 
 /** The facts about a machine that defaults may depend on. */
-export type Machine = {readonly hostname: string; readonly cpus: number; readonly terminal: boolean};
+export type Machine = {readonly hostname: string; readonly cpus: number; readonly isTerminal: boolean};
 
 /** The declaration of a setting, from which the loader, the pages and `config show` work. */
 export type Setting<T> = {
@@ -461,7 +461,7 @@ export type Setting<T> = {
 	readonly mask: ((text: string) => string) | null;
 };
 
-type Fallback = string | {readonly from: (machine: Machine) => string; readonly shown: string};
+type Fallback = string | {readonly from: (machine: Machine) => string; readonly description: string};
 type Traits = {readonly live?: true; readonly mask?: (text: string) => string};
 
 export function setting<T>(
@@ -471,8 +471,9 @@ export function setting<T>(
 	about: string,
 	traits: Traits = {},
 ): Setting<T> {
-	const {from, shown} = typeof fallback === 'string' ? {from: () => fallback, shown: `\`${fallback}\``} : fallback;
-	return {name, about, parse, fallback: from, shownFallback: shown, live: false, mask: null, ...traits};
+	const {from, description} =
+		typeof fallback === 'string' ? {from: () => fallback, description: `\`${fallback}\``} : fallback;
+	return {name, about, parse, fallback: from, shownFallback: description, live: false, mask: null, ...traits};
 }
 
 /** Declares a setting that is `null` unless set; `shownFallback` tells readers what applies then. */
@@ -489,11 +490,11 @@ export function optional<T>(
 /** Declares a list that is empty unless set. */
 export function optionalList<T>(
 	name: string,
-	shown: string,
+	description: string,
 	parse: Parser<readonly T[]>,
 	about: string,
 	traits: Traits = {},
 ): Setting<readonly T[]> {
 	const orEmpty: Parser<readonly T[]> = (text, cwd) => (text === '' ? value([]) : parse(text, cwd));
-	return setting(name, {from: () => '', shown}, orEmpty, about, traits);
+	return setting(name, {from: () => '', description}, orEmpty, about, traits);
 }

@@ -13,7 +13,7 @@ export const systemFile = '/etc/mailctl/mailctl.env';
 /** Loads the settings of this process; `beside` is set for a command that runs beside a daemon. */
 export function loadProcessSettings(
 	envFile?: string,
-	input: {beside?: boolean; systemFile?: string} = {},
+	input: {isBesideDaemon?: boolean; systemFile?: string} = {},
 ): LoadedSettings {
 	return loadSettings({
 		...input,
@@ -22,6 +22,6 @@ export function loadProcessSettings(
 		cwd: process.cwd(),
 		hostname: hostname(),
 		cpus: availableParallelism(),
-		terminal: process.stdout.isTTY === true,
+		isTerminal: process.stdout.isTTY === true,
 	});
 }

@@ -148,13 +148,13 @@ const rules: readonly Rule[] = [
 /**
  * Returns the problems between settings. A setting that could not be parsed is absent from `values` and not checked.
  */
-export function crossProblems(values: Partial<TableValues>, beside: boolean): string[] {
+export function crossProblems(values: Partial<TableValues>, isBesideDaemon: boolean): string[] {
 	return rules.flatMap(rule => {
-		if (beside && rule.daemonOnly) {
+		if (isBesideDaemon && rule.daemonOnly) {
 			return [];
 		}
-		const known = rule.needs.every(key => Object.hasOwn(values, key));
-		return (known && rule.problem(values as TableValues)) || [];
+		const isComplete = rule.needs.every(key => Object.hasOwn(values, key));
+		return (isComplete && rule.problem(values as TableValues)) || [];
 	});
 }
 

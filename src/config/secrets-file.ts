@@ -24,7 +24,7 @@ type Secrets = {readonly current: number; readonly keys: Readonly<Record<number,
 type SecretsFile = {
 	readonly dataDir: string;
 	/** Whether the store was used with a key: a missing file was then lost, and a new key could not replace it. */
-	readonly expected: boolean;
+	readonly isExpected: boolean;
 	readonly random?: (size: number) => Buffer;
 	readonly now?: () => number;
 };
@@ -43,10 +43,10 @@ export function secretsFile(dataDir: string): string {
  * Loads the keys of a store in SQLite from `secrets.json` in the data folder, which is created at the first start.
  * Throws ConfigError if the file is damaged, can be read by others (it is never overwritten), or was lost.
  */
-export function loadSecrets({dataDir, expected, random = randomBytes, now = Date.now}: SecretsFile): Secrets {
+export function loadSecrets({dataDir, isExpected, random = randomBytes, now = Date.now}: SecretsFile): Secrets {
 	const file = secretsFile(dataDir);
 	if (!statSync(file, {throwIfNoEntry: false})) {
-		if (expected) {
+		if (isExpected) {
 			throw new ConfigError([
 				`${file} is missing, and without it the secrets in the store and the links in sent messages cannot be read: restore it from a backup`,
 			]);

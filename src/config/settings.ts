@@ -23,7 +23,7 @@ export type LoadedSettings =
 	| {readonly ok: true; readonly settings: Settings; readonly sources: Sources; readonly texts: Texts}
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-type SettingsInput = Omit<Machine, 'terminal'> & {
+type SettingsInput = Omit<Machine, 'isTerminal'> & {
 	readonly env: Environment;
 	/** The file of `--env-file`, which is read instead of `.env` and must exist. */
 	readonly envFile?: string | undefined;
@@ -34,12 +34,12 @@ type SettingsInput = Omit<Machine, 'terminal'> & {
 	 */
 	readonly systemFile?: string;
 	/** Set for a command beside the daemon: settings that only the daemon uses may be invalid. */
-	readonly beside?: boolean;
+	readonly isBesideDaemon?: boolean;
 	/** Whether standard output is a terminal. */
-	readonly terminal?: boolean;
+	readonly isTerminal?: boolean;
 };
 
-type Given = {readonly text: string; readonly source: string};
+type Assignment = {readonly text: string; readonly source: string};
 const maxShownLength = 120;
 /** The working directory and data folder of the system's daemon, as in config/mailctl.service. */
 const systemFolder = '/var/lib/mailctl';
@@ -50,8 +50,8 @@ const systemFolder = '/var/lib/mailctl';
  */
 export function loadSettings(input: SettingsInput): LoadedSettings {
 	const fileName = input.envFile ?? '.env';
-	const {values: fileValues, problems, exposed} = openEnvFile(fileName, input);
-	const given = new Map<string, Given>();
+	const {values: fileValues, problems, isExposed} = openEnvFile(fileName, input);
+	const assignments = new Map<string, Assignment>();
 	const own = [[fileName, fileValues] as const, ['environment', input.env] as const];
 	const isPlaced = own.some(([, values]) => values.MAILCTL_DATA_DIR || values.MAILCTL_DATABASE_URL);
 	const system = isPlaced ? undefined : openSystemFile(input);
@@ -59,26 +59,26 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 	for (const [source, values] of system ? [[system.name, system.values] as const, ...own] : own) {
 		for (const [name, text] of Object.entries(values)) {
 			if (name.startsWith('MAILCTL_') && text !== undefined) {
-				given.set(name, {text: text.trim(), source});
+				assignments.set(name, {text: text.trim(), source});
 			}
 		}
 	}
 
-	const holdsSecret = settingKeys.some(
-		key => given.get(table[key].name)?.source === fileName && isSecret(key, given),
+	const hasSecret = settingKeys.some(
+		key => assignments.get(table[key].name)?.source === fileName && isSecret(key, assignments),
 	);
-	if (exposed && holdsSecret) {
+	if (isExposed && hasSecret) {
 		problems.push(`${fileName} holds a password or key and others can read it: run chmod 600 ${fileName}`);
 	}
 
 	const values: Partial<Record<SettingKey, unknown>> = {};
 	const sources = {} as Record<SettingKey, string>;
 	const texts = {} as Record<SettingKey, string | null>;
-	const machine = {hostname: input.hostname, cpus: input.cpus, terminal: input.terminal ?? false};
+	const machine = {hostname: input.hostname, cpus: input.cpus, isTerminal: input.isTerminal ?? false};
 	for (const key of settingKeys) {
 		const setting: Setting<unknown> = table[key];
-		const own = given.get(setting.name);
-		given.delete(setting.name);
+		const own = assignments.get(setting.name);
+		assignments.delete(setting.name);
 		// An empty value counts as unset, because that is how compose and unit files omit a variable.
 		const chosen = own?.text ? own : {text: setting.fallback(machine), source: 'default'};
 		sources[key] = chosen.source;
@@ -90,12 +90,12 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		if (parsed.ok) {
 			values[key] = parsed.value;
 		} else {
-			const shown = setting.mask ? '***' : printable(chosen.text ?? '');
-			problems.push(`${setting.name}="${shown}"${from(chosen.source)} is not allowed: ${parsed.allowed}`);
+			const visible = setting.mask ? '***' : printable(chosen.text ?? '');
+			problems.push(`${setting.name}="${visible}"${from(chosen.source)} is not allowed: ${parsed.allowed}`);
 		}
 	}
 
-	for (const [name, {source}] of given) {
+	for (const [name, {source}] of assignments) {
 		const near = nearest(
 			name,
 			settingKeys.map(key => table[key].name),
@@ -103,7 +103,7 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		problems.push(`${printable(name)}${from(source)} is not a setting${near ? `: did you mean ${near}?` : ''}`);
 	}
 
-	problems.push(...crossProblems(values as Partial<TableValues>, input.beside ?? false));
+	problems.push(...crossProblems(values as Partial<TableValues>, input.isBesideDaemon ?? false));
 	if (problems.length > 0) {
 		return {ok: false, problems};
 	}
@@ -112,7 +112,7 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 }
 
 function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {problems: string[]} {
-	const empty = {values: {}, exposed: false};
+	const empty = {values: {}, isExposed: false};
 	try {
 		const file = readEnvFile(resolve(cwd, name));
 		if (file) {
@@ -147,9 +147,9 @@ function openSystemFile({systemFile: name, envFile, cwd}: SettingsInput) {
 	}
 }
 
-function isSecret(key: SettingKey, given: ReadonlyMap<string, Given>): boolean {
+function isSecret(key: SettingKey, assignments: ReadonlyMap<string, Assignment>): boolean {
 	const {mask, name} = table[key];
-	const text = given.get(name)?.text ?? '';
+	const text = assignments.get(name)?.text ?? '';
 	return mask !== null && text !== '' && mask(text) !== text;
 }
 
@@ -188,9 +188,9 @@ type Reload = {
 export function reloadSettings(running: Settings, loaded: Settings): Reload {
 	const differing = settingKeys.filter(key => !isDeepStrictEqual(running[key], loaded[key]));
 	const live = differing.filter(key => table[key].live);
-	const taken = Object.fromEntries(live.map(key => [key, loaded[key]]));
+	const applied = Object.fromEntries(live.map(key => [key, loaded[key]]));
 	return {
-		settings: deepFreeze({...running, ...taken}),
+		settings: deepFreeze({...running, ...applied}),
 		changed: live.map(key => table[key].name),
 		waiting: differing.filter(key => !table[key].live).map(key => table[key].name),
 	};
@@ -201,7 +201,7 @@ type EnvFile = {
 	/** Lines that name a setting but cannot be parsed. */
 	readonly problems: readonly string[];
 	/** Whether others may read it, or the group of a file that does not belong to root. */
-	readonly exposed: boolean;
+	readonly isExposed: boolean;
 };
 
 /**
@@ -225,7 +225,7 @@ function readEnvFile(path: string): EnvFile | undefined {
 	}
 
 	// The package's file belongs to root, and the service reads it through its group.
-	return {values, problems, exposed: (mode & (uid === 0 ? 0o004 : 0o044)) !== 0};
+	return {values, problems, isExposed: (mode & (uid === 0 ? 0o004 : 0o044)) !== 0};
 }
 
 /** The settings that a running daemon reads again after SIGHUP. */
@@ -265,10 +265,10 @@ export function showSettings({settings, sources, texts}: LoadedSettings & {ok: t
 		publicUrl: linkBase(settings),
 		dataDir: settings.dataDir,
 	};
-	const shown: Readonly<Record<string, string | null>> = {...texts, ...derived};
+	const effective: Readonly<Record<string, string | null>> = {...texts, ...derived};
 	return settingKeys.map(key => {
 		const {name, mask, live} = table[key];
-		const text = shown[key] || null;
+		const text = effective[key] || null;
 		return {name, value: text !== null && mask ? mask(text) : text, source: sources[key], live};
 	});
 }

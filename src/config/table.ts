@@ -193,7 +193,7 @@ const server = {
 	),
 	logFormat: setting(
 		'MAILCTL_LOG_FORMAT',
-		{from: ({terminal}) => (terminal ? 'pretty' : 'json'), shown: '`json` (`pretty` on a terminal)'},
+		{from: ({isTerminal}) => (isTerminal ? 'pretty' : 'json'), description: '`json` (`pretty` on a terminal)'},
 		choice(['json', 'pretty']),
 		'One JSON object per line, or human-readable lines.',
 	),
@@ -360,7 +360,7 @@ function topic<Key extends SettingKey>(title: string, settings: Readonly<Record<
 	return {title, keys: Object.keys(settings) as Key[]};
 }
 
-const machine = {hostname: '', cpus: 1, terminal: false};
+const machine = {hostname: '', cpus: 1, isTerminal: false};
 
 /** Returns the text of docs/reference/settings.md. */
 export function settingsPage(): string {

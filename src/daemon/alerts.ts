@@ -56,7 +56,7 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	const {settings, live, store, clock, newId, version, observer, keys} = context;
 	const links = createLinks({keys, publicUrl, random: randomBytes});
 	const withLink = ({workspace_id: workspaceId, target}: Alert, message: AlertMessage): AlertMessage => {
-		const parsed = parseAddress(target, {utf8Local: false});
+		const parsed = parseAddress(target, {allowsUtf8Local: false});
 		return message.event === 'confirm' && workspaceId !== null && parsed.ok
 			? {
 					...message,

@@ -25,7 +25,7 @@ export function watchBlocklists({
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 1, clock});
 	let isStopping = false;
 
-	async function look(): Promise<void> {
+	async function check(): Promise<void> {
 		const now = clock.now();
 		const known = new Map(
 			(await listBlocklistings(store.reader, 0)).map(row => [`${row.source} ${row.zone}`, row]),
@@ -44,28 +44,28 @@ export function watchBlocklists({
 		// Other nodes remove their own addresses.
 		const isGone = ({source, asked_at: at}: Blocklisting) =>
 			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
-		const asked = isStopping ? [] : due.slice(0, maxConcurrent);
+		const batch = isStopping ? [] : due.slice(0, maxConcurrent);
 		// Written before the queries, so that other nodes find nothing due.
 		await write(
-			asked.map(({row}) => row),
+			batch.map(({row}) => row),
 			[...known.values()].filter(isGone),
 		);
 		const answered = await Promise.all(
-			asked.map(async ({list, row}) => answeredRow(row, await askBlocklist(list, row.source, resolver))),
+			batch.map(async ({list, row}) => answeredRow(row, await askBlocklist(list, row.source, resolver))),
 		);
 		await write(isStopping ? [] : answered);
 	}
 
-	async function write(rows: readonly Blocklisting[], gone: readonly Blocklisting[] = []): Promise<void> {
-		if (rows.length + gone.length > 0) {
-			await store.writer.transaction(trx => saveBlocklistings(trx, rows, gone));
+	async function write(rows: readonly Blocklisting[], removed: readonly Blocklisting[] = []): Promise<void> {
+		if (rows.length + removed.length > 0) {
+			await store.writer.transaction(trx => saveBlocklistings(trx, rows, removed));
 		}
 	}
 
-	const watch = repeated(lookMs, look, observer.storeFailed);
+	const watch = repeated(lookMs, check, observer.storeFailed);
 	return {
 		/** Checks what is due. Resolves when the results are stored. */
-		look: watch.now,
+		check: watch.now,
 		/** Resolves when nothing is being written any more. The results of unfinished queries are dropped. */
 		async stop(): Promise<void> {
 			isStopping = true;

@@ -54,7 +54,7 @@ const defaultAskMs = 6 * hourMs;
 
 type Changes = Partial<Omit<FullCertificate, 'name'>>;
 
-type Shown = {readonly pair: KeyPair; readonly secret: string};
+type LoadedCertificate = {readonly pair: KeyPair; readonly secret: string};
 
 type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'newId' | 'version' | 'observer'>;
 
@@ -63,7 +63,7 @@ export class Certificates {
 	readonly #context: CertificatesContext;
 	#dispatcher: Dispatcher | null = null;
 	readonly #names: WantedNames;
-	#shown: ReadonlyMap<string, Shown> = new Map();
+	#certificates: ReadonlyMap<string, LoadedCertificate> = new Map();
 	/** The contexts of names that were requested. Creating one takes a millisecond and 70 kB. */
 	readonly #contexts = new LRUCache<string, SecureContext>(atMost(maxContexts));
 	readonly #listeners: Array<() => void> = [];
@@ -84,9 +84,9 @@ export class Certificates {
 
 	/** Returns the certificate for an SNI name, else that of MAILCTL_HOSTNAME, if there is one. */
 	contextFor(servername: string): SecureContext | undefined {
-		const asked = servername.toLowerCase();
-		const name = this.#shown.has(asked) ? asked : this.#context.settings.hostname;
-		const pair = this.#shown.get(name)?.pair;
+		const requestedName = servername.toLowerCase();
+		const name = this.#certificates.has(requestedName) ? requestedName : this.#context.settings.hostname;
+		const pair = this.#certificates.get(name)?.pair;
 		try {
 			const context = this.#contexts.get(name) ?? (pair && createSecureContext(pair));
 			this.#contexts.set(name, context);
@@ -104,8 +104,8 @@ export class Certificates {
 
 	/** Returns the certificate that proves control of a name, if an order requires it. */
 	async proofFor(name: string): Promise<SecureContext | undefined> {
-		const found = await this.#challenge({type: 'tls-alpn-01', name: name.toLowerCase()});
-		return found && createSecureContext(challengeCertificate(found.name, found.key_authorization));
+		const challenge = await this.#challenge({type: 'tls-alpn-01', name: name.toLowerCase()});
+		return challenge && createSecureContext(challengeCertificate(challenge.name, challenge.key_authorization));
 	}
 
 	/** Returns the text that proves control of a name by HTTP (RFC 8555 §8.3), if an order has this token. */
@@ -119,12 +119,12 @@ export class Certificates {
 	}
 
 	has(name: string): boolean {
-		return this.#shown.has(name);
+		return this.#certificates.has(name);
 	}
 
 	/** Returns the certificate of MAILCTL_HOSTNAME, or `null` if there is none yet. */
 	own(): KeyPair | null {
-		return this.#shown.get(this.#context.settings.hostname)?.pair ?? null;
+		return this.#certificates.get(this.#context.settings.hostname)?.pair ?? null;
 	}
 
 	/** Registers a listener for changes of the certificate of MAILCTL_HOSTNAME. */
@@ -148,7 +148,7 @@ export class Certificates {
 		if (this.#context.settings.acme) {
 			// An order that takes all its five minutes delays neither our own names nor those of other workspaces.
 			this.#rounds = [true, ...Array<boolean>(maxOrders).fill(false)].map(isOwn =>
-				repeated(lookMs, () => this.look(isOwn), this.#context.observer.storeFailed),
+				repeated(lookMs, () => this.renewDue(isOwn), this.#context.observer.storeFailed),
 			);
 			this.#again();
 			this.#emailRound = repeated(emailMs, () => this.#updateEmail(), this.#context.observer.storeFailed);
@@ -183,9 +183,9 @@ export class Certificates {
 	 * Works on what is due, one certificate at a time. `isOwn` means only our own names. An order may take minutes, so
 	 * what is due is read again before each one.
 	 */
-	async look(isOwn = false): Promise<void> {
+	async renewDue(isOwn = false): Promise<void> {
 		for (;;) {
-			await this.#names.look();
+			await this.#names.refresh();
 			const row = await this.#nextDue(isOwn);
 			if (row === undefined || this.#ending.signal.aborted) {
 				return;
@@ -205,7 +205,7 @@ export class Certificates {
 	/** Decrypts the certificates that have changed. */
 	async #read(): Promise<void> {
 		const {store, vault, clock, observer} = this.#context;
-		const before = this.#shown;
+		const before = this.#certificates;
 		const there = await listSealedKeys(store.reader);
 		const changed = there.filter(({name, secret}) => before.get(name)?.secret !== secret);
 		const damaged: string[] = [];
@@ -222,9 +222,11 @@ export class Certificates {
 			await this.#write(trx => noteDamage(trx, damaged, storeTime(clock.now())));
 		}
 		const others = new Set(changed.map(({name}) => name));
-		const kept = there.flatMap(({name}) => (others.has(name) ? [] : [[name, before.get(name) as Shown] as const]));
+		const unchanged = there.flatMap(({name}) =>
+			others.has(name) ? [] : [[name, before.get(name) as LoadedCertificate] as const],
+		);
 		const renewed = opened.map(({name, chain: cert, key, secret}) => [name, {pair: {cert, key}, secret}] as const);
-		this.#shown = new Map([...kept, ...renewed]);
+		this.#certificates = new Map([...unchanged, ...renewed]);
 		for (const name of others) {
 			this.#contexts.delete(name);
 		}
@@ -239,22 +241,26 @@ export class Certificates {
 	async #take({name, taken_until: free, next_try_at}: Certificate): Promise<void> {
 		const {store, clock, observer} = this.#context;
 		let until = free;
-		const hold = async (read: {readonly next_try_at?: string} = {}) => {
+		const extendLease = async (read: {readonly next_try_at?: string} = {}) => {
 			const next = {taken_until: storeTime(clock.now() + leaseMs)};
 			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: until, ...read}, next));
 			until = isOurs ? next.taken_until : until;
 			return isOurs;
 		};
-		const row = (await hold({next_try_at})) ? await findCertificate(store.reader, name) : undefined;
+		const row = (await extendLease({next_try_at})) ? await findCertificate(store.reader, name) : undefined;
 		if (row === undefined) {
 			return;
 		}
 		const lost = new AbortController();
-		const holding = repeated(holdMs, async () => void ((await hold()) || lost.abort()), observer.storeFailed);
+		const holding = repeated(
+			holdMs,
+			async () => void ((await extendLease()) || lost.abort()),
+			observer.storeFailed,
+		);
 		const signal = AbortSignal.any([this.#ending.signal, lost.signal, AbortSignal.timeout(maxOrderMs)]);
 		const changes = await this.#renew(row, signal).finally(() => holding.stop());
 		const {chain, fault, not_after = row.not_after, issuer} = changes;
-		const kept = await this.#write(async trx => {
+		const isSaved = await this.#write(async trx => {
 			// An operator or another node may have made it due meanwhile. Only a new certificate satisfies that.
 			const isSame = chain || (await findCertificate(trx, name))?.next_try_at === row.next_try_at;
 			const noted = isSame ? changes : {};
@@ -271,11 +277,11 @@ export class Certificates {
 			}
 			return isOurs;
 		});
-		if (kept && chain) {
+		if (isSaved && chain) {
 			// The certificate is in use before the line is logged.
 			await this.#readInTurn(() => this.#read()).catch(observer.storeFailed);
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
-		} else if (kept && fault) {
+		} else if (isSaved && fault) {
 			const level = not_after !== null && not_after <= storeTime(clock.now()) ? 'error' : 'warn';
 			observer.logger[level](
 				{event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at},
@@ -317,12 +323,12 @@ export class Certificates {
 			}
 			const {retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
 			const late = `the order was not completed within ${maxOrderMs / minuteMs} minutes`;
-			const tries = row.tries + 1;
-			const asked = Math.min(retryAfterMs ?? 0, maxPause(row, now()));
-			const next = now() + Math.max(waitAfter(tries), asked);
+			const attempts = row.tries + 1;
+			const requestedMs = Math.min(retryAfterMs ?? 0, maxPause(row, now()));
+			const next = now() + Math.max(waitAfter(attempts), requestedMs);
 			return {
 				fault: signal.aborted ? late : (error as Error).message,
-				...{tries, tried_directory: settings.acmeDirectory},
+				...{tries: attempts, tried_directory: settings.acmeDirectory},
 				...{next_try_at: storeTime(next), updated_at: storeTime(now())},
 			};
 		}
@@ -351,7 +357,10 @@ export class Certificates {
 		const key = newKey();
 		const tokens: string[] = [];
 		// The local ports may differ from those to which a CA connects.
-		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
+		const served = {
+			isHttpServed: httpListen.port === 80 || httpRedirectListen !== null,
+			isHttpsServed: httpsListen !== null,
+		};
 		const isOfAnother = row.directory !== null && row.directory !== directory;
 		this.#orders++;
 		try {
@@ -399,9 +408,9 @@ export class Certificates {
 		const key = newKey();
 		const url = await client.register(key, {email, binding}, signal);
 		const secret = vault.seal(directory, pemOf(key));
-		const made = {directory, url, secret, email, created_at: storeTime(clock.now())};
-		const kept = await this.#write(trx => putAccount(trx, made, known?.url));
-		return this.#openAccount(kept) ?? {key, url};
+		const newAccount = {directory, url, secret, email, created_at: storeTime(clock.now())};
+		const stored = await this.#write(trx => putAccount(trx, newAccount, known?.url));
+		return this.#openAccount(stored) ?? {key, url};
 	}
 
 	/** Returns `null` if the account's key is damaged. A new account serves as well. */

@@ -57,7 +57,7 @@ export class CurrentSettings {
 			this.#destinations = read.destinations;
 		} else {
 			const text = 'The previous destinations remain in use.';
-			this.#logger.error({event: 'destinations_refused', problems: read.faults}, text);
+			this.#logger.error({event: 'destinations_refused', problems: read.problems}, text);
 		}
 	}
 }

@@ -42,7 +42,7 @@ type DaemonOptions = {
 	readonly held: Held;
 	readonly log: Log;
 	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
-	readonly returnPathChosen: boolean;
+	readonly isReturnPathDomainSet: boolean;
 };
 
 export type Daemon = {
@@ -74,7 +74,7 @@ type Started = Omit<Daemon, 'reload' | 'leave' | 'stop'> & {readonly since: Awai
 type Background = {
 	readonly upkeep: Upkeep;
 	readonly alerts: ReturnType<typeof createAlertWatch>;
-	readonly copies: ReturnType<typeof watchLiveCopies> | null;
+	readonly liveCopies: ReturnType<typeof watchLiveCopies> | null;
 };
 
 /** Starts the daemon. Rejects if a part cannot start, after the others have stopped. */
@@ -107,7 +107,7 @@ class DaemonParts {
 	#phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
 
 	constructor(options: DaemonOptions) {
-		const {settings, held, log, returnPathChosen} = options;
+		const {settings, held, log, isReturnPathDomainSet} = options;
 		const {clock} = held.store;
 		const newId = createIdSource(clock);
 		const boot = newId('req');
@@ -133,7 +133,7 @@ class DaemonParts {
 		this.#http = new Http(this.#context, this.#intake, {
 			process: {
 				startedAt: clock.now(),
-				returnPathChosen,
+				returnPathChosen: isReturnPathDomainSet,
 				storeSizes: this.#watch.sizes.past,
 				sites: () => this.#roles.sites(),
 			},
@@ -147,7 +147,7 @@ class DaemonParts {
 		const {settings} = this.#options;
 		const {store, clock, certificates} = this.#context;
 		try {
-			await this.#watch.space.look();
+			await this.#watch.space.check();
 			// Today's partition must exist before today's first message.
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(store.reader);
@@ -174,16 +174,16 @@ class DaemonParts {
 			mailboxUp: () => this.#roles.mailbox()?.up ?? null,
 		});
 		this.#watch.writing.start();
-		const copies = this.#watchLiveCopies();
+		const liveCopies = this.#watchLiveCopies();
 		certificates.start();
 		this.#phase = 'running';
 		// Before the line is logged, because its readers look for the file.
 		writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
 		logger.info({event: 'listening', ...at, version});
-		warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
+		warnAtStart({settings, publicUrl, isInContainer: existsSync('/.dockerenv'), logger});
 		void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(storeFailed);
 		alerts.start();
-		return {upkeep, alerts, copies};
+		return {upkeep, alerts, liveCopies};
 	}
 
 	reload(settings: LiveSettings, upkeep: Upkeep): void {
@@ -193,7 +193,7 @@ class DaemonParts {
 		this.#options.log.setLevel(settings.logLevel);
 		this.#current.renewDestinations();
 		this.#roles.reload({
-			renewed: this.#current.renewBounceRules(),
+			hasNewBounceRules: this.#current.renewBounceRules(),
 			certificates: this.#submission.reload,
 		});
 	}
@@ -202,10 +202,10 @@ class DaemonParts {
 		this.#phase = 'leaving';
 	}
 
-	async stop({upkeep, alerts, copies}: Background): Promise<void> {
+	async stop({upkeep, alerts, liveCopies}: Background): Promise<void> {
 		const {settings, held} = this.#options;
 		this.#phase = 'draining';
-		await Promise.all([upkeep.stop(), alerts.stop(), copies?.stop()]);
+		await Promise.all([upkeep.stop(), alerts.stop(), liveCopies?.stop()]);
 		await this.#end();
 		removeDaemonFile(settings.dataDir, process.pid);
 		await held.release();
@@ -239,9 +239,11 @@ class DaemonParts {
 			store,
 			keys: held.secrets,
 			vault,
-			hasSpace: space.enough,
+			hasSpace: space.hasEnough,
 			mayAccept: () =>
-				(this.#phase === 'running' || this.#phase === 'leaving') && !this.#isStoreFailing() && space.enough(),
+				(this.#phase === 'running' || this.#phase === 'leaving') &&
+				!this.#isStoreFailing() &&
+				space.hasEnough(),
 			forget: () => this.#forget(),
 			removeCaptured: recipientIds => removeCaptured(capturedFolder(settings.dataDir), recipientIds),
 			observer,
@@ -288,7 +290,7 @@ class DaemonParts {
 		});
 	}
 
-	#watchLiveCopies(): Background['copies'] {
+	#watchLiveCopies(): Background['liveCopies'] {
 		const {settings, store, clock, live, observer} = this.#context;
 		if (settings.databaseUrl !== null) {
 			return null;
@@ -327,6 +329,6 @@ class DaemonParts {
 	}
 
 	#isStoreFailing(): boolean {
-		return this.#watch.isFailing() || this.#roles.storeFailing();
+		return this.#watch.isFailing() || this.#roles.isStoreFailing();
 	}
 }

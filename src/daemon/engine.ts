@@ -78,7 +78,7 @@ export class Engine {
 			await store.listen(notice => {
 				const queues = readArrivalNotice(notice, boot);
 				if (queues === null) {
-					arrivals.look();
+					arrivals.poll();
 				} else {
 					this.scheduler.noticed(queues);
 				}
@@ -205,8 +205,8 @@ function queueStore(context: Context) {
 		claimAged: (ids, lastsMs) => writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
 		releaseUnknown: known => writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		async readShortestLifetime() {
-			const usual = (await readShortestLifetime(reader)) ?? currentRetry(context).lifetime;
-			return minLifetimeOf(context.destinations(), usual);
+			const lifetime = (await readShortestLifetime(reader)) ?? currentRetry(context).lifetime;
+			return minLifetimeOf(context.destinations(), lifetime);
 		},
 		readAged: page => readAged(reader, page),
 		readExpired: limit => readExpired(reader, now(), limit),

@@ -6,7 +6,7 @@ import {rescuedStore} from '../data-folder/data-dir.ts';
 import {storeFile} from '../data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {type DisplacedFile, findDisplaced} from '../kit/open-files.ts';
-import {takeInLog} from '../store/engine/sqlite.ts';
+import {checkpointLog} from '../store/engine/sqlite.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {copyStore, type Store} from '../store/store.ts';
 
@@ -34,7 +34,7 @@ export class FileGuard {
 
 	constructor(options: FileGuardOptions) {
 		this.#options = options;
-		this.#watch = repeated(lookMs, this.look, () => undefined);
+		this.#watch = repeated(lookMs, this.check, () => undefined);
 	}
 
 	/** Whether files were found displaced, so that nothing may be accepted or claimed. */
@@ -43,7 +43,7 @@ export class FileGuard {
 	}
 
 	/** Checks at once. If something is displaced, the process exits before this resolves. */
-	readonly look = async (): Promise<void> => {
+	readonly check = async (): Promise<void> => {
 		const displaced = this.#isStopped ? [] : findDisplaced(this.#options.store.files);
 		if (displaced.length > 0) {
 			this.#leaving ??= this.#leave(displaced);
@@ -54,7 +54,7 @@ export class FileGuard {
 	/** Checks one last time, because closing the files removes SQLite's logs, or those of a replacing store. */
 	async stop(): Promise<void> {
 		await this.#watch.stop();
-		await this.look();
+		await this.check();
 		this.#isStopped = true;
 	}
 
@@ -107,7 +107,7 @@ export class FileGuard {
 
 	/** Merges the log into the store, which is still in place. */
 	async #rescueLog(log: string, how: DisplacedFile['how']): Promise<string> {
-		if (!(await takeInLog(this.#options.store.database))) {
+		if (!(await checkpointLog(this.#options.store.database))) {
 			throw new Error('another connection was reading the store');
 		}
 		if (how === 'removed') {

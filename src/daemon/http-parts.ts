@@ -64,7 +64,7 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		erase: (person: Person, operator: Operator) => eraser.erase(person, operator),
 		feed,
 		domains: createDomainParts(context),
-		mails: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
+		messageContent: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
 		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
 			const expiresAt = clock.now() + settings.tokenLifetime;
 			const at = storeTime(clock.now());

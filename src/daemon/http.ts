@@ -22,7 +22,7 @@ import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
 import {OurDomains} from '../inbound/addressee.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
-import {takeIn} from '../inbound/take-in.ts';
+import {acceptInbound} from '../inbound/take-in.ts';
 import {createLinks, type Links} from '../links/links.ts';
 import {readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {ProviderClient} from '../net/provider-client.ts';
@@ -313,7 +313,7 @@ function createProviderIntake(
 		writer,
 		vault,
 		client,
-		takeIn: coming => takeIn({writer, node, clock}, coming),
+		takeIn: coming => acceptInbound({writer, node, clock}, coming),
 		wake,
 		clock,
 	});

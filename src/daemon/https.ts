@@ -19,7 +19,7 @@ type HttpsOptions = {
 	/** Called for the first connection for which there is no certificate. */
 	readonly onBare: () => void;
 	/** The maximum number of connections; lower in tests. */
-	readonly most?: number;
+	readonly max?: number;
 	readonly handshakeMs?: number;
 };
 
@@ -39,11 +39,11 @@ const maxRecordLength = 16 * 1024;
  * time limits. The limits end clients that are slow with the handshake or a request; a new connection may replace an
  * idle one.
  */
-export function createHttps({api, certificates, onBare, most, handshakeMs = handshakeLimitMs}: HttpsOptions): {
+export function createHttps({api, certificates, onBare, max, handshakeMs = handshakeLimitMs}: HttpsOptions): {
 	readonly server: Server;
 	readonly close: () => Promise<void>;
 } {
-	const connections = new Connections(most);
+	const connections = new Connections(max);
 	const rawOf = new WeakMap<Socket, Socket>();
 	let hasSaid = false;
 
@@ -77,13 +77,13 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	}
 
 	function serve(raw: Socket): void {
-		const usual = certificates.contextFor('');
-		if (usual === undefined && !hasSaid) {
+		const defaultContext = certificates.contextFor('');
+		if (defaultContext === undefined && !hasSaid) {
 			hasSaid = true;
 			onBare();
 		}
 		const options: TLSSocketOptions = {
-			secureContext: usual ?? bare,
+			secureContext: defaultContext ?? bare,
 			SNICallback: (name, done) => done(null, certificates.contextFor(name)),
 			ALPNProtocols: protocols,
 		};
@@ -112,7 +112,10 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 			return;
 		}
 		certificates.isProving().then(
-			proving => (proving ? peek(raw, handshakeMs, offer => (offer ? prove(raw) : serve(raw))) : serve(raw)),
+			isProving =>
+				isProving
+					? peek(raw, handshakeMs, isProofOffered => (isProofOffered ? prove(raw) : serve(raw)))
+					: serve(raw),
 			() => serve(raw),
 		);
 	});
@@ -125,24 +128,24 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 }
 
 /** Reads the first record of a connection, puts it back, and reports whether it offers the validation protocol. */
-function peek(raw: Socket, limitMs: number, then: (offersProof: boolean) => void): void {
+function peek(raw: Socket, limitMs: number, then: (isProofOffered: boolean) => void): void {
 	const limit = setTimeout(() => raw.destroy(), limitMs);
 	raw.once('close', () => clearTimeout(limit));
-	let seen = Buffer.alloc(0);
-	function look(): void {
+	let received = Buffer.alloc(0);
+	function onReadable(): void {
 		for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
-			seen = Buffer.concat([seen, chunk]);
+			received = Buffer.concat([received, chunk]);
 		}
-		const verdict = offersProof(seen);
+		const verdict = offersProof(received);
 		if (verdict === null) {
 			return;
 		}
-		raw.off('readable', look);
+		raw.off('readable', onReadable);
 		clearTimeout(limit);
-		raw.unshift(seen);
+		raw.unshift(received);
 		then(verdict);
 	}
-	raw.on('readable', look);
+	raw.on('readable', onReadable);
 }
 
 /**

@@ -13,11 +13,11 @@ import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-reader.ts';
-import {createMailbox, MailboxFollower, mailboxFault, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
+import {createMailbox, MailboxFollower, mailboxProblem, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {toReceived} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
-import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
+import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
@@ -25,8 +25,15 @@ import {processCpu} from '../kit/work-limit.ts';
 import {createLinks, type Links} from '../links/links.ts';
 import {isReserved} from '../mail/address.ts';
 import {createPastIds} from '../mail/ids.ts';
-import {type CameIn, type Envelope, precedence, type Reading, type ReadingTurn, reportTokenMs} from '../mail/report.ts';
-import type {Answers, Resolver} from '../net/dns.ts';
+import {
+	type Envelope,
+	precedence,
+	type Reading,
+	type ReadingTurn,
+	reportTokenMs,
+	type StoredInbound,
+} from '../mail/report.ts';
+import type {DnsAnswers, Resolver} from '../net/dns.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
@@ -79,7 +86,7 @@ export class Inbound {
 					}),
 			});
 		this.#readers = {proven: newReader(), others: newReader()};
-		this.#resolver = createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, keepFailed: true, clock});
+		this.#resolver = createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, shouldCacheFailures: true, clock});
 		this.#loops = this.#newLoops();
 	}
 
@@ -96,19 +103,21 @@ export class Inbound {
 			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
 			links,
 			reporters: settings.feedbackReporters,
-			ours: [returnPathDomain, hostname],
+			ownNames: [returnPathDomain, hostname],
 			clock,
-			receivedOf: (cameIn: CameIn, reading: Reading, raw: Buffer) => toReceived(receiving, cameIn, reading, raw),
+			receivedOf: (inbound: StoredInbound, reading: Reading, raw: Buffer) =>
+				toReceived(receiving, inbound, reading, raw),
 		};
 		const common = {
 			store,
 			node: boot,
-			alone: !store.dialect.isShared,
-			salvage: (cameIn: CameIn, error: UnreadableError) => (this.#isForPeople(cameIn) ? unreadable(error) : null),
-			record: async (cameIn: CameIn, read: Reading, raw: Buffer) => {
-				const effect = await recordReading(recording, cameIn, read, raw);
-				this.#useShare(cameIn, effect);
-				observer.inboundRead(cameIn, read, effect);
+			isAlone: !store.dialect.isShared,
+			salvage: (inbound: StoredInbound, error: UnreadableError) =>
+				this.#isForPeople(inbound) ? unreadable(error) : null,
+			record: async (inbound: StoredInbound, read: Reading, raw: Buffer) => {
+				const effect = await recordReading(recording, inbound, read, raw);
+				this.#useShare(inbound, effect);
+				observer.inboundRead(inbound, read, effect);
 			},
 			clock,
 			observer,
@@ -117,15 +126,15 @@ export class Inbound {
 			new ReadingLoop({
 				...common,
 				lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
-				read: (raw, cameIn) => this.#readers.proven.read(this.#newJob(raw, cameIn, null)),
+				read: (raw, inbound) => this.#readers.proven.read(this.#newJob(raw, inbound, null)),
 			}),
 			...[precedence.expected, precedence.unproven].map(
 				each =>
 					new ReadingLoop({
 						...common,
 						lane: {precedence: each, perTurn: 4, maxRows: 8},
-						ask: (raw, cameIn) => this.#ask(raw, cameIn),
-						read: (raw, cameIn, answers) => this.#readers.others.read(this.#newJob(raw, cameIn, answers)),
+						ask: (raw, inbound) => this.#ask(raw, inbound),
+						read: (raw, inbound, answers) => this.#readers.others.read(this.#newJob(raw, inbound, answers)),
 					}),
 			),
 		];
@@ -137,7 +146,7 @@ export class Inbound {
 		return (this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
 	}
 
-	#isForPeople({source, rcptTo}: CameIn): boolean {
+	#isForPeople({source, rcptTo}: StoredInbound): boolean {
 		const feedback = this.#context.settings.feedbackAddress.toLowerCase();
 		return (
 			source === 'smtp' &&
@@ -146,21 +155,21 @@ export class Inbound {
 	}
 
 	/** Returns the sender of mail that may be for people and is also read as a letter, or `null` for other mail. */
-	#envelopeOf(cameIn: CameIn): Envelope | null {
-		const {client = null, helo = null, mailFrom} = cameIn;
-		return this.#isForPeople(cameIn) ? {client, helo, mailFrom} : null;
+	#envelopeOf(inbound: StoredInbound): Envelope | null {
+		const {client = null, helo = null, mailFrom} = inbound;
+		return this.#isForPeople(inbound) ? {client, helo, mailFrom} : null;
 	}
 
-	#newJob(raw: Buffer, cameIn: CameIn, answers: Answers | null): Parameters<MailReader['read']>[0] {
-		return cameIn.source === 'provider'
+	#newJob(raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null): Parameters<MailReader['read']>[0] {
+		return inbound.source === 'provider'
 			? {kind: 'event', raw}
-			: {kind: 'mail', raw, envelope: this.#envelopeOf(cameIn), answers};
+			: {kind: 'mail', raw, envelope: this.#envelopeOf(inbound), answers};
 	}
 
-	#ask(raw: Buffer, cameIn: CameIn): Asking {
+	#ask(raw: Buffer, inbound: StoredInbound): Asking {
 		// A copy, so that the message itself is not kept in memory during DNS queries.
 		const head = Buffer.from(raw.subarray(0, headBytes));
-		const envelope = this.#envelopeOf(cameIn);
+		const envelope = this.#envelopeOf(inbound);
 		return askDns({
 			resolver: this.#resolver,
 			clock: this.#context.clock,
@@ -180,7 +189,7 @@ export class Inbound {
 		const {settings, live, store, clock, hasSpace, observer} = this.#context;
 		const {returnPathDomain, feedbackAddress, hostname} = settings;
 		this.wake();
-		this.#mailbox = startMailboxPolling(this.#context, found => this.#takeFound(found));
+		this.#mailbox = startMailboxPolling(this.#context, message => this.#takeFound(message));
 		if (settings.inboundListen === null) {
 			return null;
 		}
@@ -204,7 +213,7 @@ export class Inbound {
 			allowances: new Allowances({each: settings.inboundAllowance, untilRead: () => this.#untilRead(), clock}),
 			takeIn: mail => this.#takeIn(mail),
 			hasDisk: hasSpace,
-			observer: {...observer, inboundTaken: mail => this.#taken(mail)},
+			observer: {...observer, inboundTaken: mail => this.#onAccepted(mail)},
 		});
 		this.#context.certificates.onChange(() => this.reload());
 		const {address, port} = await this.#listener.listen(settings.inboundListen);
@@ -252,25 +261,25 @@ export class Inbound {
 		await Promise.all(Object.values(this.#readers).map(reader => reader.stop()));
 	}
 
-	async #takeIn(mail: Parameters<TakeIn>[0]): Promise<Taken> {
+	async #takeIn(mail: Parameters<AcceptInbound>[0]): Promise<Accepted> {
 		const {store, boot, clock} = this.#context;
-		return await takeIn({writer: store.writer, node: boot, clock}, mail);
+		return await acceptInbound({writer: store.writer, node: boot, clock}, mail);
 	}
 
 	/** Stores a message found in the mailbox. */
-	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Taken> {
+	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Accepted> {
 		const turn: ReadingTurn = {precedence: precedence.expected, turn: 'mailbox'};
-		const taken = await this.#takeIn({raw, source, mailFrom, rcptTo: [], turn});
+		const stored = await this.#takeIn({raw, source, mailFrom, rcptTo: [], turn});
 		this.wake();
-		return taken;
+		return stored;
 	}
 
 	/** The listener accepted a message with 250. */
-	#taken(mail: ReceivedMail): void {
-		const {taken, share} = mail;
-		if (taken !== null) {
-			if (taken.isNew) {
-				this.#shares.set(taken.id, share);
+	#onAccepted(mail: ReceivedMail): void {
+		const {accepted, share} = mail;
+		if (accepted !== null) {
+			if (accepted.isNew) {
+				this.#shares.set(accepted.id, share);
 			}
 			this.wake();
 		}
@@ -278,7 +287,7 @@ export class Inbound {
 	}
 
 	/** A message about one of our recipients does not use up its client's allowance. */
-	#useShare({id}: CameIn, {about, kept}: ReportEffect): void {
+	#useShare({id}: StoredInbound, {about, kept}: ReportEffect): void {
 		if (about.length > 0 && kept === null) {
 			this.#shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
 		}
@@ -300,7 +309,7 @@ const minWaitMs = 10_000;
 /** Polls MAILCTL_BOUNCE_MAILBOX from now on. Returns `null` if it is not set. */
 function startMailboxPolling(
 	{settings, store, hasSpace, clock, observer: {logger, storeFailed}}: Context,
-	takeIn: (found: FoundMail) => Promise<Taken>,
+	takeIn: (message: FoundMail) => Promise<Accepted>,
 ) {
 	const {bounceMailbox: mailbox, bounceMailboxInterval} = settings;
 	if (mailbox === null) {
@@ -320,8 +329,8 @@ function startMailboxPolling(
 		});
 	}
 
-	function mailboxRead({taken, known, cut, skipped}: Round, works: boolean): void {
-		if (works) {
+	function mailboxRead({taken, known, cut, skipped}: Round, isWorking: boolean): void {
+		if (isWorking) {
 			if (figures.up === null) {
 				logger.info({event: 'mailbox_opened', mailbox: name});
 			} else if (!figures.up) {
@@ -341,37 +350,37 @@ function startMailboxPolling(
 		if (ofStore.has(error as object)) {
 			return;
 		}
-		const fault = mailboxFault(error, mailbox);
+		const problem = mailboxProblem(error, mailbox);
 		figures.up = false;
 		figures.failures++;
 		// Logged once, not at every attempt.
-		if (fault.reason !== reason) {
-			reason = fault.reason;
-			const text = `Bounces in the mailbox are waiting: ${fault.fix} (see mailctl doctor).`;
+		if (problem.reason !== reason) {
+			reason = problem.reason;
+			const text = `Bounces in the mailbox are waiting: ${problem.fix} (see mailctl doctor).`;
 			logger.error({event: 'mailbox_failed', mailbox: name, reason, retry_ms: waitMs}, text);
 		}
 	};
 
 	const savePosition = async (position: string, skipped: readonly Skipped[]): Promise<void> => {
-		const faults = skipped.map(({uid, error}) => ({uid, ...mailboxFault(error, mailbox)}));
-		const skipReasons = faults.map(fault => fault.reason);
+		const problems = skipped.map(({uid, error}) => ({uid, ...mailboxProblem(error, mailbox)}));
+		const skipReasons = problems.map(problem => problem.reason);
 		const checkpoint = {mailbox: name, position, at: storeTime(clock.now()), skipReasons};
 		await inStore(store.writer.transaction(trx => saveCheckpoint(trx, checkpoint)));
-		figures.skipped += faults.length;
-		for (const {uid, reason: why, fix} of faults) {
+		figures.skipped += problems.length;
+		for (const {uid, reason: why, fix} of problems) {
 			logger.warn({event: 'mail_skipped', mailbox: name, uid, reason: why}, `The message was skipped: ${fix}.`);
 		}
 	};
 
 	const follower = new MailboxFollower({
 		mailbox: createMailbox(mailbox, {
-			async takeIn(found) {
+			async takeIn(message) {
 				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
 					ofStore.add(full); // This is logged already and is not the mailbox's error.
 					throw full;
 				}
-				return await inStore(takeIn(found));
+				return await inStore(takeIn(message));
 			},
 			ca: extraCa(settings),
 			checkpoint: {

@@ -25,8 +25,8 @@ export function createIntake(
 ) {
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
-	const shared = store.dialect.isShared;
-	const limits = new KeyRateLimits(clock, () => live().rateLimit, shared ? part => sharePart(reader, part) : null);
+	const isShared = store.dialect.isShared;
+	const limits = new KeyRateLimits(clock, () => live().rateLimit, isShared ? part => sharePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);
 	const auth = createAuth({
 		findKey: hash => findKey(reader, hash),
@@ -74,8 +74,8 @@ export function createSubmission(
 	}
 
 	async function findTemplate(workspaceId: string): Promise<string> {
-		const found = await findSubmissionTemplate(store.reader, workspaceId);
-		return found ?? (await store.writer.transaction(trx => makeSubmissionTemplate(trx, tools, workspaceId)));
+		const templateId = await findSubmissionTemplate(store.reader, workspaceId);
+		return templateId ?? (await store.writer.transaction(trx => makeSubmissionTemplate(trx, tools, workspaceId)));
 	}
 
 	return {
@@ -87,7 +87,7 @@ export function createSubmission(
 				return null;
 			}
 			const {SubmissionListener} = await import('../submission/submission-listener.ts');
-			const made = new SubmissionListener({
+			const newListener = new SubmissionListener({
 				hostname,
 				tls: tls(),
 				submission: new Submission({
@@ -103,12 +103,12 @@ export function createSubmission(
 				now: context.clock.now,
 				observer,
 			});
-			listener = made;
+			listener = newListener;
 			certificates.onChange(reload);
 			const addresses: string[] = [];
 			for (const {host, port} of submissionListen) {
 				const implicitTls = port === implicitTlsPort;
-				const bound = await made.listen({host, port, implicitTls, isLoopback: isLoopback(host)});
+				const bound = await newListener.listen({host, port, implicitTls, isLoopback: isLoopback(host)});
 				addresses.push(
 					isIPv6(bound.address) ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`,
 				);

@@ -43,7 +43,7 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 		}
 	}
 
-	async function look(): Promise<void> {
+	async function check(): Promise<void> {
 		removeAbandoned(dataDir);
 		if (!isWanted(dataDir)) {
 			return;
@@ -89,7 +89,7 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 		}
 	}
 
-	const watch = repeated(lookMs, look, error => logger.warn({event: 'store_not_copied', err: error}));
+	const watch = repeated(lookMs, check, error => logger.warn({event: 'store_not_copied', err: error}));
 	return {
 		async stop(): Promise<void> {
 			isStopping = true;

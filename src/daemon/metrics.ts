@@ -65,7 +65,7 @@ const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
 /** A figure at the time of a scrape: a number, a row of label values for each value, or `null` if unknown. */
-type Asked = number | null | ReadonlyArray<readonly [...labels: string[], value: number]>;
+type Figure = number | null | ReadonlyArray<readonly [...labels: string[], value: number]>;
 
 /** The daemon's metrics, served at /metrics in Prometheus' text format. */
 export class Metrics {
@@ -99,7 +99,11 @@ export class Metrics {
 		'action',
 		'event',
 	);
-	readonly kept = this.#counter('mailctl_inbound_kept_total', 'Inbound messages stored for review.', 'kept');
+	readonly inboundRetained = this.#counter(
+		'mailctl_inbound_kept_total',
+		'Inbound messages stored for review.',
+		'kept',
+	);
 	readonly submittedMails = this.#counter('mailctl_submission_mails_total', 'Submissions accepted over SMTP.');
 	readonly submittedMessages = this.#counter(
 		'mailctl_submission_messages_total',
@@ -201,7 +205,7 @@ export class Metrics {
 	}
 
 	/** Counts an attempt. `waitMs` is the time from acceptance to the first attempt; `null` for later attempts. */
-	#ask(name: string, help: string, labelNames: readonly string[], read: () => Asked | Promise<Asked>): void {
+	#ask(name: string, help: string, labelNames: readonly string[], read: () => Figure | Promise<Figure>): void {
 		const isCount = name.endsWith('_total');
 		const config = {
 			name,
@@ -209,8 +213,8 @@ export class Metrics {
 			labelNames,
 			registers: this.#registers,
 			async collect(this: Gauge | Counter): Promise<void> {
-				const asked = await (async () => read())().catch(() => null);
-				const rows = typeof asked === 'number' ? [[asked] as const] : (asked ?? []);
+				const figure = await (async () => read())().catch(() => null);
+				const rows = typeof figure === 'number' ? [[figure] as const] : (figure ?? []);
 				this.reset();
 				if (rows.length === 0 && labelNames.length === 0) {
 					this.remove();
@@ -408,11 +412,11 @@ function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationS
 
 /** Lets concurrent calls share one result. */
 function shared<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
-	let asked: Promise<Answer> | null = null;
+	let pending: Promise<Answer> | null = null;
 	return () => {
-		asked ??= ask().finally(() => {
-			asked = null;
+		pending ??= ask().finally(() => {
+			pending = null;
 		});
-		return asked;
+		return pending;
 	};
 }

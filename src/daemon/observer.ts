@@ -7,7 +7,7 @@ import type {Clock} from '../kit/clock.ts';
 import {type AttemptResult, isLoginRefusal, type Outcome} from '../mail/outcome.ts';
 import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
-import type {CameIn, Reading} from '../mail/report.ts';
+import type {Reading, StoredInbound} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
 import {ProviderHostError} from '../net/provider-client.ts';
@@ -66,7 +66,7 @@ type ObserverParts = {
 	readonly metrics: Metrics;
 	readonly logger: Logger;
 	/** Watches the replies of providers about this machine. */
-	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
+	readonly infrastructure: Pick<InfrastructureAlarm, 'countAttempt'>;
 	/** A read or write of the store failed. */
 	readonly storeFailed: (error: unknown) => void;
 	readonly clock: Pick<Clock, 'monotonic'>;
@@ -83,15 +83,15 @@ type ObserverParts = {
 export function createObserver(parts: ObserverParts) {
 	const {metrics, logger, storeFailed, clock} = parts;
 	const mayLogClientRefusal = createThrottle(clientRefusalEveryMs, clock);
-	const mayLogFault = createThrottle(faultEveryMs, clock);
+	const mayLogProblem = createThrottle(faultEveryMs, clock);
 	return {
 		metrics,
 		logger,
 		storeFailed,
 		...observeAttempts(parts),
-		...observeQueue(logger, mayLogFault),
+		...observeQueue(logger, mayLogProblem),
 		...observeDomains(logger),
-		...observeWebhooks(parts, mayLogFault),
+		...observeWebhooks(parts, mayLogProblem),
 		...observeInbound(parts, mayLogClientRefusal),
 		...observeSubmission(parts, mayLogClientRefusal),
 	};
@@ -125,7 +125,7 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, maxReplyLength)}, text);
 				}
 			}
-			const alarm = infrastructure.tried(result);
+			const alarm = infrastructure.countAttempt(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
 				const text = `${alarm.provider} rejected ${alarm.refused} of ${alarm.attempts} messages in the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
 				logger.error(
@@ -143,11 +143,11 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 }
 
 /** What makes the mail of a queue wait. */
-function observeQueue(logger: Logger, mayLogFault: Throttle) {
+function observeQueue(logger: Logger, mayLogProblem: Throttle) {
 	return {
 		/** The store works, but the route of a queue is unusable. It will be looked up again. */
 		routeNotFound(error: unknown, {destination, workspaceId}: QueueKey): void {
-			if (mayLogFault(`route ${workspaceId}`)) {
+			if (mayLogProblem(`route ${workspaceId}`)) {
 				const message = error instanceof Error ? error.message : String(error);
 				const text =
 					'Its mail is waiting. Add the missing secret key, or set the route again (mailctl workspace update).';
@@ -156,8 +156,8 @@ function observeQueue(logger: Logger, mayLogFault: Throttle) {
 		},
 
 		/** A template or signing key is unusable until an operator repairs it. Its mail is waiting. */
-		resourceFault({recipient: {workspace_id: workspaceId, from_address: from}}: MakeJob, message: string): void {
-			if (mayLogFault(`${workspaceId} ${message}`)) {
+		resourceProblem({recipient: {workspace_id: workspaceId, from_address: from}}: MakeJob, message: string): void {
+			if (mayLogProblem(`${workspaceId} ${message}`)) {
 				const text =
 					'Its mail is waiting. Add the missing secret key, or rotate the keys (mailctl domain rotate-key).';
 				logger.error({event: 'resource_fault', workspace: workspaceId, from, message}, text);
@@ -222,7 +222,7 @@ function observeDomains(logger: Logger) {
 }
 
 /** Attempts to post events to endpoints. */
-function observeWebhooks({metrics, logger}: ObserverParts, mayLogFault: Throttle) {
+function observeWebhooks({metrics, logger}: ObserverParts, mayLogProblem: Throttle) {
 	const endpointLog = createEndpointLog(logger);
 	return {
 		/** An attempt to post an event ended. Only the host of the URL is logged: its path may contain a secret. */
@@ -250,13 +250,13 @@ function observeWebhooks({metrics, logger}: ObserverParts, mayLogFault: Throttle
 		},
 
 		/** An internal error ended an attempt to post. */
-		webhookFault(error: unknown): void {
+		webhookProblem(error: unknown): void {
 			logger.error({event: 'webhook_fault', err: error});
 		},
 
 		/** The secret of an endpoint cannot be decrypted. Its deliveries are waiting. */
-		webhookSecretFault(error: unknown, endpoint: string): void {
-			if (mayLogFault(endpoint)) {
+		webhookSecretProblem(error: unknown, endpoint: string): void {
+			if (mayLogProblem(endpoint)) {
 				const text = 'Its deliveries are waiting. Add the missing secret key, or register the endpoint again.';
 				logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 			}
@@ -268,12 +268,12 @@ function observeWebhooks({metrics, logger}: ObserverParts, mayLogFault: Throttle
 function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogClientRefusal: Throttle) {
 	return {
 		/** The listener for reports accepted a message with 250. */
-		inboundTaken({client, roles, size, tls, taken}: ReceivedMail): void {
-			if (taken === null) {
+		inboundTaken({client, roles, size, tls, accepted}: ReceivedMail): void {
+			if (accepted === null) {
 				metrics.inboundMails.inc({source: 'smtp', kind: 'dropped'});
 			}
-			const inbound = taken && shortKey(taken.id);
-			const repeated = taken?.isNew === false;
+			const inbound = accepted && shortKey(accepted.id);
+			const repeated = accepted?.isNew === false;
 			logger.debug({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
 		},
 
@@ -300,12 +300,12 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 			}
 		},
 
-		inboundRead({id, source}: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
+		inboundRead({id, source}: StoredInbound, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
 			const inbound = shortKey(id);
 			metrics.inboundMails.inc({source, kind});
 			logger.info({event: 'inbound_read', inbound, source, kind, reports: reports.length, fault, kept});
 			if (kept !== null) {
-				metrics.kept.inc({kept});
+				metrics.inboundRetained.inc({kept});
 			}
 			for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
 				one => one.isNew,
@@ -324,13 +324,13 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 			}
 		},
 
-		inboundUnreadable({id, source}: CameIn, error: unknown): void {
+		inboundUnreadable({id, source}: StoredInbound, error: unknown): void {
 			metrics.inboundMails.inc({source, kind: 'unread'});
-			metrics.kept.inc({kept: 'unread'});
+			metrics.inboundRetained.inc({kept: 'unread'});
 			logger.warn({event: 'inbound_unreadable', inbound: shortKey(id), source, err: error});
 		},
 
-		inboundUnrecorded({id, source}: CameIn, error: unknown): void {
+		inboundUnrecorded({id, source}: StoredInbound, error: unknown): void {
 			logger.error({event: 'inbound_unrecorded', inbound: shortKey(id), source, err: error});
 		},
 	};

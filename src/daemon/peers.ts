@@ -196,18 +196,18 @@ type ArrivalsOptions<Due> = {
 /** Reads periodically what is due: mail that another node accepted or left behind. Slow queries run less often. */
 export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
 	/** Queries now, unless a query is running. */
-	readonly look: () => void;
+	readonly poll: () => void;
 	readonly stop: () => void;
 } {
-	let stopped = false;
-	let looking = false;
-	let timer = setTimeout(look, periodMs);
+	let isStopped = false;
+	let isPolling = false;
+	let timer = setTimeout(poll, periodMs);
 
-	async function look(): Promise<void> {
-		if (stopped || looking) {
+	async function poll(): Promise<void> {
+		if (isStopped || isPolling) {
 			return;
 		}
-		looking = true;
+		isPolling = true;
 		clearTimeout(timer);
 		const began = clock.monotonic();
 		try {
@@ -215,16 +215,16 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 		} catch (error) {
 			observer.storeFailed(error);
 		}
-		looking = false;
-		if (!stopped) {
-			timer = setTimeout(look, Math.max(periodMs, (clock.monotonic() - began) / share));
+		isPolling = false;
+		if (!isStopped) {
+			timer = setTimeout(poll, Math.max(periodMs, (clock.monotonic() - began) / share));
 		}
 	}
 
 	return {
-		look: () => void look(),
+		poll: () => void poll(),
 		stop() {
-			stopped = true;
+			isStopped = true;
 			clearTimeout(timer);
 		},
 	};
@@ -240,7 +240,7 @@ export class ArrivalNotices {
 	readonly #boot: string;
 	readonly #observer: Pick<Observer, 'storeFailed'>;
 	#waiting = new Map<string, readonly string[]>();
-	#telling = false;
+	#isSending = false;
 
 	constructor(store: Pick<Store, 'tell'>, boot: string, observer: Pick<Observer, 'storeFailed'>) {
 		this.#store = store;
@@ -258,22 +258,22 @@ export class ArrivalNotices {
 				...(priority === 'normal' ? [] : [priority]),
 			]);
 		}
-		if (!this.#telling) {
+		if (!this.#isSending) {
 			void this.#sendAll().catch(this.#observer.storeFailed);
 		}
 	}
 
 	async #sendAll(): Promise<void> {
-		this.#telling = true;
+		this.#isSending = true;
 		try {
 			while (this.#waiting.size > 0) {
 				const queues = JSON.stringify([...this.#waiting.values()]);
 				this.#waiting = new Map();
-				const fits = Buffer.byteLength(queues) < maxNoticeLength - this.#boot.length;
-				await this.#store.tell(`${this.#boot} ${fits ? queues : all}`);
+				const isShortEnough = Buffer.byteLength(queues) < maxNoticeLength - this.#boot.length;
+				await this.#store.tell(`${this.#boot} ${isShortEnough ? queues : all}`);
 			}
 		} finally {
-			this.#telling = false;
+			this.#isSending = false;
 		}
 	}
 }

@@ -16,7 +16,7 @@ import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
 import type {MakeOptions} from '../threads/make.ts';
-import type {Remade, Remake} from '../threads/remake.ts';
+import type {Remake, RemakeResult} from '../threads/remake.ts';
 import type {SigningKeyText} from '../threads/renderer.ts';
 
 type MailsOptions = {
@@ -53,7 +53,7 @@ export class RecipientMails {
 	 * Returns the recipient's message as it would be created now. Its signatures and link tokens differ from those
 	 * sent. Messages of test keys are not signed.
 	 */
-	async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
+	async rerender(workspaceId: string, recipientId: string): Promise<RemakeResult | 'no_sender'> {
 		const {settings, store, vault, secrets, clock, publicUrl} = this.#options;
 		const recipient = await readRecipient(store.reader, workspaceId, recipientId);
 		if (!recipient?.domain_id) {
@@ -79,7 +79,7 @@ export class RecipientMails {
 			// Otherwise a test key could get mail signed that it may not send, and send it elsewhere.
 			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
 		};
-		const ended = await inWorker<Remade>(thread, input, {
+		const ended = await inWorker<RemakeResult>(thread, input, {
 			timeoutMs: makeLimitMs,
 			limits: threadLimits.renderer,
 		});
@@ -115,18 +115,18 @@ export class Signing {
 	}
 
 	async of(domainId: string): Promise<DomainSigning> {
-		let found = this.#domains.get(domainId);
-		if (!found) {
-			found = findDomainSigning(
+		let signing = this.#domains.get(domainId);
+		if (!signing) {
+			signing = findDomainSigning(
 				this.#store.reader,
 				domainId,
 				storeTime(this.#clock.now()),
 				this.#needsCertificate,
 			);
-			this.#domains.set(domainId, found);
-			found.catch(() => this.#domains.delete(domainId));
+			this.#domains.set(domainId, signing);
+			signing.catch(() => this.#domains.delete(domainId));
 		}
-		return await found;
+		return await signing;
 	}
 
 	/** Returns the keys themselves, for a renderer. */
@@ -148,12 +148,12 @@ export class Signing {
 /** Returns the settings for where complaints and opt-outs may be sent. */
 export function toFeedback(
 	settings: Pick<Settings, 'inboundListen' | 'bounceMailbox' | 'senderId' | 'cfbl' | 'feedbackAddress'>,
-): Pick<MakeOptions, 'listening' | 'replies' | 'senderId' | 'cfbl'> {
+): Pick<MakeOptions, 'isListening' | 'canReceiveReplies' | 'senderId' | 'cfbl'> {
 	const {inboundListen, bounceMailbox, senderId, cfbl, feedbackAddress} = settings;
 	return {
-		listening: inboundListen !== null || bounceMailbox !== null,
-		replies: inboundListen !== null,
+		isListening: inboundListen !== null || bounceMailbox !== null,
+		canReceiveReplies: inboundListen !== null,
 		senderId,
-		cfbl: cfbl ? {own: feedbackAddress, listening: inboundListen !== null} : null,
+		cfbl: cfbl ? {own: feedbackAddress, isListening: inboundListen !== null} : null,
 	};
 }

@@ -11,7 +11,7 @@ type RedirectOptions = {
 	/** Returns the text that proves control of a name to a CA (RFC 8555 §8.3), if the token is known. */
 	readonly proofOf: (token: string) => Promise<string | undefined>;
 	readonly newId: NewId;
-	readonly most?: number;
+	readonly max?: number;
 	/** How long a whole request may take, in milliseconds; less in tests. */
 	readonly requestMs?: number;
 };
@@ -23,13 +23,13 @@ const absoluteForm = /^http:\/\/([^/?#]*)(.*)$/i;
 const proofPath = /^\/\.well-known\/acme-challenge\/([\w-]{1,128})$/;
 
 /** Creates the listener for plain HTTP, which answers a CA's validation and redirects everything else to https. */
-export function createRedirect({publicUrl, isOurs, proofOf, newId, most, requestMs = limitMs}: RedirectOptions): {
+export function createRedirect({publicUrl, isOurs, proofOf, newId, max, requestMs = limitMs}: RedirectOptions): {
 	readonly server: Server;
 	readonly close: () => Promise<void>;
 } {
-	const connections = new Connections(most);
+	const connections = new Connections(max);
 
-	async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+	async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
 		connections.use(request.socket, request, response);
 		const {host, path} = readTarget(request);
 		const token = proofPath.exec(path)?.[1];
@@ -60,7 +60,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, newId, most, request
 			maxHeaderSize,
 			requireHostHeader: false,
 		},
-		(request, response) => void answer(request, response),
+		(request, response) => void handle(request, response),
 	);
 	server.on('connection', socket => connections.add(socket));
 	server.on('clientError', (_error, socket) => socket.destroy());

@@ -45,9 +45,9 @@ export class Rendering implements MessageRendering {
 			linkHost: domain.linkHost,
 			signing: domain.keyIds.join(','),
 		};
-		const made = await this.#renderers.make(job, priority === 'high');
+		const result = await this.#renderers.make(job, priority === 'high');
 		this.#letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
-		return made.ok ? made : {ok: false, unmade: this.#maskUnmade(made.unmade, recipient)};
+		return result.ok ? result : {ok: false, unmade: this.#maskUnmade(result.unmade, recipient)};
 	}
 
 	release({id}: Claimed): void {
@@ -84,8 +84,8 @@ type VariablesContext = Pick<Context, 'settings' | 'vault'>;
 /** What stays on this machine for viewing is rendered without sensitive variables. */
 function openVariables({settings, vault}: VariablesContext, recipient: Claimed): string | null {
 	const {sealed, workspace_id: workspaceId, mode, destination} = recipient;
-	const leaves = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
-	return sealed !== null && leaves ? vault.open(workspaceId, sealed) : null;
+	const isSentOut = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
+	return sealed !== null && isSentOut ? vault.open(workspaceId, sealed) : null;
 }
 
 /** Returns the values that a mail server may quote and that must not be stored, or `null` if there are none. */

@@ -84,9 +84,9 @@ export class Roles {
 			this.#domainChecks = makeDomainChecks(this.#context);
 			this.#domainChecks.start();
 			this.#blocklistChecks = watchBlocklists(this.#context);
-			void this.#blocklistChecks.look();
+			void this.#blocklistChecks.check();
 			this.#tlsReports = settings.tlsReports ? watchTlsReports(this.#context) : null;
-			void this.#tlsReports?.look();
+			void this.#tlsReports?.sendDue();
 		}
 		return inboundAddress;
 	}
@@ -107,8 +107,8 @@ export class Roles {
 	}
 
 	/** Whether an outcome is waiting to be written, or the node's own heartbeat failed. */
-	storeFailing(): boolean {
-		return this.#presence.isFailing() || this.#engine?.scheduler.storeFailing === true;
+	isStoreFailing(): boolean {
+		return this.#presence.isFailing() || this.#engine?.scheduler.isStoreFailing === true;
 	}
 
 	sites(): SiteReport[] {
@@ -141,8 +141,14 @@ export class Roles {
 	}
 
 	/** Applies changed settings. `renewed`: the bounce rules changed. `certificates` reloads the submission's. */
-	reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
-		if (renewed) {
+	reload({
+		hasNewBounceRules,
+		certificates,
+	}: {
+		readonly hasNewBounceRules: boolean;
+		readonly certificates: () => void;
+	}): void {
+		if (hasNewBounceRules) {
 			this.#engine?.renewBounceRules();
 			this.#inbound?.renewBounceRules();
 		}

@@ -58,18 +58,18 @@ export async function runDaemon(options: RunOptions): Promise<number> {
 	const log = createLog({
 		level: settings.logLevel,
 		format: settings.logFormat,
-		colour: process.stdout.isTTY === true,
+		hasColors: process.stdout.isTTY === true,
 	});
 	const {logger} = log;
 	const notify = new Notify({env: processEnvironment(), warn: text => logger.warn(text)});
 	const reloads = new Reloads(settings, {envFile: options.envFile, logger, notify});
 
 	// A closed terminal sends SIGHUP: no user is left there.
-	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
+	const hasTerminal = [0, 1, 2].some(fd => isatty(fd));
 	// Installed before the start: a process that sees the daemon listen may stop it at once.
-	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
+	const stopAsked = signalled(hasTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
 	// Closing a terminal may send several signals. The second one must not be taken as a request to stop at once.
-	process.on('SIGHUP', onTerminal ? () => undefined : () => reloads.request());
+	process.on('SIGHUP', hasTerminal ? () => undefined : () => reloads.request());
 	checkOpenFiles(settings, logger);
 	await checkAll(settings);
 	const held = await openData(settings, {asRoot: options.asRoot});
@@ -107,8 +107,8 @@ async function startPrepared(
 ) {
 	try {
 		const greet = await prepare(held, settings);
-		const returnPathChosen = sources.returnPathDomain !== 'default';
-		return {greet, daemon: await startDaemon({settings, version, installed, held, log, returnPathChosen})};
+		const isReturnPathDomainSet = sources.returnPathDomain !== 'default';
+		return {greet, daemon: await startDaemon({settings, version, installed, held, log, isReturnPathDomainSet})};
 	} catch (error) {
 		await held.release();
 		// Parts that have started may keep the process alive.
@@ -290,7 +290,7 @@ export class Notify {
 	/** How often to ping, in milliseconds: half of what systemd allows, or `null` without a watchdog. */
 	readonly watchdogMs: number | null;
 	readonly #input: NotifyInput;
-	#warned = false;
+	#hasWarned = false;
 
 	constructor(input: NotifyInput) {
 		const watchdogMs = Math.floor(Number(input.env.WATCHDOG_USEC ?? 0) / 2000);
@@ -324,8 +324,8 @@ export class Notify {
 		const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
 		return new Promise(resolve => {
 			execFile(binary, [assignment], {env: childEnv, timeout: maxCallMs}, error => {
-				if (error && !this.#warned) {
-					this.#warned = true;
+				if (error && !this.#hasWarned) {
+					this.#hasWarned = true;
 					warn(`systemd cannot be notified: ${binary} failed (${error.message.trim()})`);
 				}
 

@@ -8,11 +8,11 @@ import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {maskResult} from '../mail/hidden-values.ts';
 import {readExtras} from '../mail/message.ts';
-import type {Asked, AttemptResult} from '../mail/outcome.ts';
+import type {AttemptResult, PreviousAttempt} from '../mail/outcome.ts';
 import type {ProviderName} from '../mail/provider.ts';
 import type {Precedence, Route, Terms} from '../mail/route.ts';
 import {echoFields} from '../providers/providers.ts';
-import type {Made, MessageDelivery} from '../queue/attempt.ts';
+import type {ComposedMessage, MessageDelivery} from '../queue/attempt.ts';
 import {SmtpWorkers} from '../queue/smtp-workers.ts';
 import {ownAddresses} from '../routing/router.ts';
 import type {Claimed} from '../store/queue/claims.ts';
@@ -41,7 +41,7 @@ export class SmtpDelivery implements MessageDelivery {
 
 	async deliver(
 		recipient: Claimed,
-		made: Made,
+		message: ComposedMessage,
 		{site, terms, retry}: Omit<Route, 'warmUp'>,
 		connections: number,
 		endsAt: number,
@@ -53,16 +53,16 @@ export class SmtpDelivery implements MessageDelivery {
 			recipientId: recipient.id,
 			workspaceId: recipient.workspace_id,
 			destination: recipient.destination,
-			envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
-			ref: made.ref,
+			envelope: {from: message.envelopeFrom, to: wireAddress(recipient), smtputf8: message.smtputf8},
+			ref: message.ref,
 			terms,
 			...(precedence && {precedence}),
-			data: this.#withEcho(made, terms, recipient.workspace_id),
+			data: this.#withEcho(message, terms, recipient.workspace_id),
 			attempt: recipient.attempts + 1,
 			...asked,
 			endsAt,
 			...(readExtras(recipient.extras).expiresAt !== undefined && {expires: true}),
-			simulated: recipient.mode === 'test',
+			isSimulated: recipient.mode === 'test',
 			...toConfirmations(recipient, retry.schedule ?? live().retrySchedule, clock.now()),
 		});
 		if (terms.nextHop.kind === 'relay' && this.#echoedBy(recipient.workspace_id).length > 0) {
@@ -75,7 +75,7 @@ export class SmtpDelivery implements MessageDelivery {
 	async countDoubtful({id}: Claimed): Promise<number> {
 		const {store, observer} = this.#context;
 		try {
-			return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
+			return (await readTries(store.reader, [id])).get(id)?.uncertainAttempts ?? 0;
 		} catch (error) {
 			observer.storeFailed(error); // The outcome of the recipient must still be recorded.
 			return 0;
@@ -115,7 +115,7 @@ export class SmtpDelivery implements MessageDelivery {
 		await this.#workers.stop();
 	}
 
-	async #readAsked({id}: Claimed): Promise<Asked[]> {
+	async #readAsked({id}: Claimed): Promise<PreviousAttempt[]> {
 		const {store, observer} = this.#context;
 		try {
 			return await readAsked(store.reader, id);
@@ -131,16 +131,16 @@ export class SmtpDelivery implements MessageDelivery {
 	}
 
 	/** Adds the fields by which a relay's provider identifies the message in its events. */
-	#withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
+	#withEcho({mail, ref}: ComposedMessage, {nextHop}: Terms, workspaceId: string): Uint8Array {
 		const fields = nextHop.kind === 'relay' ? echoFields(this.#echoedBy(workspaceId), ref) : '';
 		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
 	}
 }
 
 function wireAddress(recipient: Claimed): string {
-	const parsed = parseAddress(recipient.address, {utf8Local: true});
+	const parsed = parseAddress(recipient.address, {allowsUtf8Local: true});
 	if (!parsed.ok) {
-		throw new Error(`${recipient.id}: the stored address ${parsed.fault}`);
+		throw new Error(`${recipient.id}: the stored address ${parsed.problem}`);
 	}
 	return parsed.address.wire;
 }

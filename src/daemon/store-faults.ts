@@ -22,10 +22,10 @@ export function watchForStoreFaults(
 	logger: Logger,
 	isDiskFull: () => boolean,
 ) {
-	let failing = false;
+	let isFailing = false;
 	/** Whether the store has worked for a second. */
-	let calm = true;
-	let stopped = false;
+	let isStable = true;
+	let isStopped = false;
 	let timer: NodeJS.Timeout | undefined;
 
 	function probe(): void {
@@ -34,16 +34,16 @@ export function watchForStoreFaults(
 	}
 
 	function probeLater(): void {
-		if (!stopped) {
+		if (!isStopped) {
 			timer = setTimeout(probe, probeMs);
 		}
 	}
 
 	function recover(): void {
-		failing = false;
-		calm = false;
+		isFailing = false;
+		isStable = false;
 		timer = setTimeout(() => {
-			calm = true;
+			isStable = true;
 		}, probeMs).unref();
 		logger.info({event: 'store_recovered'}, 'The store is available again.');
 	}
@@ -62,15 +62,15 @@ export function watchForStoreFaults(
 				exitDamaged();
 			}
 			const isUnavailable = isOfDisk || dialect.isUnavailable(error);
-			if (isUnavailable && failing) {
+			if (isUnavailable && isFailing) {
 				return;
 			}
 			logger.error({event: 'store_failed', err: error}, 'The store is unavailable: retrying.');
 			if (isUnavailable) {
-				failing = true;
+				isFailing = true;
 				clearTimeout(timer);
 				// A single lost connection must not keep others waiting.
-				if (calm) {
+				if (isStable) {
 					probe();
 				} else {
 					probeLater();
@@ -78,9 +78,9 @@ export function watchForStoreFaults(
 			}
 		},
 		/** Whether the store cannot be written now. */
-		failing: (): boolean => failing,
+		failing: (): boolean => isFailing,
 		stop(): void {
-			stopped = true;
+			isStopped = true;
 			clearTimeout(timer);
 		},
 	};
@@ -220,8 +220,8 @@ export function createWriting({
 /** Whether there is space for new mail. Work that must continue (outcomes, opt-outs, retention) does not check this. */
 type FreeSpace = {
 	/** Checks at once. Resolves when done. */
-	readonly look: () => Promise<void>;
-	readonly enough: () => boolean;
+	readonly check: () => Promise<void>;
+	readonly hasEnough: () => boolean;
 	/** The result of the last check, or `null` if the system did not respond. */
 	readonly free: () => number | null;
 	readonly stop: () => void;
@@ -237,23 +237,23 @@ const recovery = 1.1;
  */
 export function watchFreeSpace(
 	free: () => Promise<number>,
-	least: () => number,
+	min: () => number,
 	logger: Pick<Logger, 'info' | 'error'>,
 ): FreeSpace {
-	let enough = true;
+	let hasEnough = true;
 	let last: number | null = null;
-	const watch = repeated(diskLookMs, look, () => undefined);
+	const watch = repeated(diskLookMs, check, () => undefined);
 
-	async function look(): Promise<void> {
+	async function check(): Promise<void> {
 		const bytes = await free();
 		last = bytes;
-		const isEnough = bytes >= least() * (enough ? 1 : recovery);
-		if (isEnough === enough) {
+		const isEnough = bytes >= min() * (hasEnough ? 1 : recovery);
+		if (isEnough === hasEnough) {
 			return;
 		}
-		enough = isEnough;
-		const figures = {free: bytes, least: least()};
-		if (enough) {
+		hasEnough = isEnough;
+		const figures = {free: bytes, min: min()};
+		if (hasEnough) {
 			logger.info({event: 'disk_recovered', ...figures}, 'There is space for new mail again.');
 		} else {
 			logger.error(
@@ -264,7 +264,7 @@ export function watchFreeSpace(
 	}
 
 	// A file system that does not respond must not prevent the daemon from stopping.
-	return {look: watch.now, enough: () => enough, free: () => last, stop: () => void watch.stop()};
+	return {check: watch.now, hasEnough: () => hasEnough, free: () => last, stop: () => void watch.stop()};
 }
 
 /** Several short reads in a row look like one long read. */
@@ -276,34 +276,34 @@ const silentTries = 5;
  */
 export function watchWal({
 	wal,
-	most = walSizeLimit,
+	max = walSizeLimit,
 	lookMs = diskLookMs,
 	logger,
 	storeFailed,
 }: {
 	readonly wal: WriteAheadLog;
-	readonly most?: number;
+	readonly max?: number;
 	/** The time between two checks, in milliseconds. */
 	readonly lookMs?: number;
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 	readonly storeFailed: (error: unknown) => void;
 }) {
 	let isLarge = false;
-	let tries = 0;
+	let attempts = 0;
 	let reported = 0;
 
-	async function look(): Promise<void> {
+	async function check(): Promise<void> {
 		const bytes = wal.bytes();
-		isLarge ||= bytes > most;
+		isLarge ||= bytes > max;
 		if (!isLarge) {
 			return;
 		}
-		if (await wal.empty()) {
+		if (await wal.checkpoint()) {
 			if (reported > 0) {
 				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
 			}
-			[isLarge, tries, reported] = [false, 0, 0];
-		} else if (++tries >= silentTries && bytes >= 2 * reported) {
+			[isLarge, attempts, reported] = [false, 0, 0];
+		} else if (++attempts >= silentTries && bytes >= 2 * reported) {
 			reported = bytes;
 			logger.warn(
 				{event: 'wal_large', bytes},
@@ -312,7 +312,7 @@ export function watchWal({
 		}
 	}
 
-	return repeated(lookMs, look, storeFailed);
+	return repeated(lookMs, check, storeFailed);
 }
 
 const sizeEveryMs = 60 * 60_000;
@@ -322,12 +322,12 @@ const maxSizes = 30 * 24;
 export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
 	const sizes: Array<{readonly at: number; readonly bytes: number}> = [];
 
-	async function look(): Promise<void> {
+	async function measure(): Promise<void> {
 		sizes.push({bytes: await read(), at: now()});
 		sizes.splice(0, sizes.length - maxSizes);
 	}
 
-	const watch = repeated(sizeEveryMs, look, storeFailed);
+	const watch = repeated(sizeEveryMs, measure, storeFailed);
 	void watch.now();
 	return {
 		/** Returns the hourly sizes in bytes since the start, for at most 30 days, oldest first. */

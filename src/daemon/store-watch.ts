@@ -28,12 +28,12 @@ export class StoreWatch {
 	/** A read or write of the store failed. */
 	readonly failed = (error: unknown): void => {
 		// A removed file explains what SQLite reports.
-		void this.#files.look();
+		void this.#files.check();
 		if (!this.#files.isDisplaced()) {
-			this.#faults.failed(error);
+			this.#problems.failed(error);
 		}
 	};
-	readonly #faults: ReturnType<typeof watchForStoreFaults>;
+	readonly #problems: ReturnType<typeof watchForStoreFaults>;
 	readonly #files: FileGuard;
 	readonly #wal: ReturnType<typeof watchWal> | null | undefined;
 
@@ -43,7 +43,7 @@ export class StoreWatch {
 		this.writing = createWriting({settings, live, store, boot, eventWriter, logger});
 		const {writer} = this.writing;
 		this.store = {...store, writer, ...(store.agreeing === store.writer && {agreeing: writer})};
-		this.#faults = watchForStoreFaults(this.store, logger, () => isDiskFull(dataDir));
+		this.#problems = watchForStoreFaults(this.store, logger, () => isDiskFull(dataDir));
 		this.#files = new FileGuard({store, dataDir, keys, logger, exit: exitDamaged});
 		this.space = watchFreeSpace(
 			() => freeBytes(dataDir),
@@ -56,13 +56,13 @@ export class StoreWatch {
 
 	/** Whether the store cannot be written now. */
 	isFailing(): boolean {
-		return this.#files.isDisplaced() || this.#faults.failing();
+		return this.#files.isDisplaced() || this.#problems.failing();
 	}
 
 	async stop(): Promise<void> {
 		await this.#wal?.stop();
 		await this.writing.stop();
-		this.#faults.stop();
+		this.#problems.stop();
 		await this.#files.stop();
 		this.space.stop();
 		void this.sizes.stop();

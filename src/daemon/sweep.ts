@@ -19,7 +19,7 @@ import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {purgeRead} from '../store/inbound-mails.ts';
 import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {purgeSealed} from '../store/messages.ts';
-import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/postgres/days.ts';
+import {type Day, dropDay, findPast, hurry, makeDays, purgeRelated} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
 import {purgeReceived} from '../store/received.ts';
 import {purgeReputation} from '../store/reputation.ts';
@@ -60,7 +60,7 @@ const maxTimerMs = 2 ** 31 - 1;
 
 /** Sweeps at intervals. Several nodes may sweep one store at once. */
 export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sweep {
-	let stopping = false;
+	let isStopping = false;
 	let timer: NodeJS.Timeout | undefined;
 	let sweeping: Promise<void> | null = null;
 
@@ -70,7 +70,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 			() => {
 				sweeping = sweep().finally(() => {
 					sweeping = null;
-					if (!stopping) {
+					if (!isStopping) {
 						schedule();
 					}
 				});
@@ -81,11 +81,11 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 
 	async function sweep(): Promise<void> {
 		for (const {name, begin} of tasks) {
-			if (stopping) {
+			if (isStopping) {
 				return;
 			}
 			try {
-				await takeSteps(begin(), clock, () => stopping);
+				await takeSteps(begin(), clock, () => isStopping);
 			} catch (error) {
 				failed(error, name);
 			}
@@ -100,7 +100,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 			}
 		},
 		async stop() {
-			stopping = true;
+			isStopping = true;
 			clearTimeout(timer);
 			await sweeping;
 		},
@@ -199,7 +199,7 @@ export const inboundTask = ({
 	...options
 }: RowTaskOptions & {readonly caps?: KeptCaps}): SweepTask =>
 	rowTask('inbound', {...options, rowsPerStep}, now => {
-		const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
+		const until = {emptied: storeTime(now - emptiedDays * dayMs), retained: storeTime(now - keptDays * dayMs)};
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
 
@@ -248,12 +248,12 @@ export function fileTask({
 	return {
 		name: 'file',
 		begin: () => async () => {
-			const {given, more} = await inStep(store, trx => giveBackPages(trx, pagesPerStep));
-			isCut &&= !given;
-			if (!isCut && !more) {
-				isCut = (await store.wal?.empty()) ?? true;
+			const {hasReleased, hasMore} = await inStep(store, trx => giveBackPages(trx, pagesPerStep));
+			isCut &&= !hasReleased;
+			if (!isCut && !hasMore) {
+				isCut = (await store.wal?.checkpoint()) ?? true;
 			}
-			return more;
+			return hasMore;
 		},
 	};
 }
@@ -271,7 +271,7 @@ type MessageTaskOptions = {
 };
 
 /** Returns `false` if a table was in use for too long and the work was abandoned. */
-async function unlessUsed(
+async function runUnlessInUse(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<void>,
 ): Promise<boolean> {
@@ -300,7 +300,7 @@ export function dayTask({
 	return {
 		name: 'days',
 		begin: () => async () => {
-			await unlessUsed(store, trx => makeDays(trx, clock.now()));
+			await runUnlessInUse(store, trx => makeDays(trx, clock.now()));
 			return false;
 		},
 	};
@@ -319,21 +319,21 @@ export function messageTask({
 }: MessageTaskOptions): SweepTask {
 	/** Removes a whole day, or what other tables have of it. Returns `false` if others are using it now. */
 	async function removeDay(day: Day): Promise<boolean> {
-		if (await inStep(store, trx => emptyBeside(trx, day, messagesPerStep * rowsPerMessage))) {
+		if (await inStep(store, trx => purgeRelated(trx, day, messagesPerStep * rowsPerMessage))) {
 			return true;
 		}
 		// Before the commit, as below.
 		await removeCapturedOf(day.from, day.to);
-		return await unlessUsed(store, trx => dropDay(trx, day));
+		return await runUnlessInUse(store, trx => dropDay(trx, day));
 	}
 
 	return {
 		name: 'messages',
 		begin() {
-			const kept = days() === 0 ? 0 : clock.now() - days() * dayMs;
+			const cutoff = days() === 0 ? 0 : clock.now() - days() * dayMs;
 			let after = '';
 			return async () => {
-				const {day, rowsBefore} = await findPast(store.reader, kept);
+				const {day, rowsBefore} = await findPast(store.reader, cutoff);
 				if (day !== null) {
 					// A long reader, such as pg_dump, may be using it. Others that need the table wait behind an
 					// attempt, so it is left for the next sweep.

@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {gzipSync} from 'node:zlib';
-import {sendBeside} from '../alerts/send.ts';
+import {sendDirectly} from '../alerts/send.ts';
 import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {headerField} from '../compose/header-field.ts';
 import {createResolver} from '../dns/resolver.ts';
@@ -40,7 +40,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	const signing = new Signing(store, vault, clock, settings);
 	let isStopping = false;
 
-	async function look(): Promise<void> {
+	async function sendDue(): Promise<void> {
 		const day = storeTime(clock.now() - dayMs - restMs).slice(0, 10);
 		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), maxConcurrent);
 		const own = due.length === 0 ? undefined : await findOwnDomain(store.reader, settings.hostname);
@@ -77,13 +77,13 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
 			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
 			// Stopping the daemon waits for this.
-			const send = () => sendBeside({settings, clock, resolver}, to, mail, true);
+			const send = () => sendDirectly({settings, clock, resolver}, to, mail, true);
 			await inTime(limitMs, () => new Error(`not finished within ${limitMs / 1000} s`), send);
 			return to;
 		};
-		const ends = await Promise.allSettled(addresses.map(sendTo));
-		const sent = ends.flatMap(end => (end.status === 'fulfilled' ? [end.value] : []));
-		const failed = ends.find(end => end.status === 'rejected');
+		const results = await Promise.allSettled(addresses.map(sendTo));
+		const sent = results.flatMap(end => (end.status === 'fulfilled' ? [end.value] : []));
+		const failed = results.find(end => end.status === 'rejected');
 		if (sent.length === 0 && failed) {
 			throw failed.reason;
 		}
@@ -104,9 +104,9 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		return claimed;
 	}
 
-	const watch = repeated(lookMs, look, observer.storeFailed);
+	const watch = repeated(lookMs, sendDue, observer.storeFailed);
 	return {
-		look: watch.now,
+		sendDue: watch.now,
 		/** Resolves when the current report has ended. */
 		async stop(): Promise<void> {
 			isStopping = true;
@@ -128,7 +128,7 @@ export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: s
 		const [, encoded = ''] = /^\s*mailto:([^!?\s]{1,320})/i.exec(uri) ?? [];
 		const parsed = parseAddress(
 			encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
-			{utf8Local: false},
+			{allowsUtf8Local: false},
 		);
 		return parsed.ok ? [parsed.address.wire] : [];
 	});

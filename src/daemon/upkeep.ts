@@ -162,7 +162,7 @@ export function watchChanges({
 }) {
 	let known = since;
 
-	async function look(): Promise<void> {
+	async function check(): Promise<void> {
 		const generation = await read();
 		if (generation !== known) {
 			changed();
@@ -170,7 +170,7 @@ export function watchChanges({
 		known = generation;
 	}
 
-	const watch = repeated(periodMs, look, failed);
+	const watch = repeated(periodMs, check, failed);
 	void watch.now();
 	return watch;
 }
@@ -205,22 +205,22 @@ const tellMs = 60 * 60_000;
 /** Warns if this machine's clock differs from the database's. Mail uses the database's; the log and TLS do not. */
 function watchClockSkew(store: Pick<Store, 'skew'>, clock: Pick<Clock, 'monotonic'>, logger: Logger): NodeJS.Timeout {
 	const mayLog = createThrottle(tellMs, clock);
-	function look(): void {
+	function check(): void {
 		const skew = store.skew();
 		if (Math.abs(skew) > noticeableSkewMs && mayLog('')) {
 			const text = 'The clock of this machine differs from the clock of the database: synchronize both with NTP.';
 			logger.warn({event: 'clock_skew', ahead_seconds: Math.round(skew / 100) / 10}, text);
 		}
 	}
-	look();
-	return setInterval(look, lookMs);
+	check();
+	return setInterval(check, lookMs);
 }
 
 /** Logs at startup settings that are allowed but probably unintended. */
 export function warnAtStart({
 	settings,
 	publicUrl,
-	inContainer,
+	isInContainer,
 	logger,
 }: {
 	readonly settings: Pick<
@@ -230,21 +230,21 @@ export function warnAtStart({
 	/** The base URL of links. */
 	readonly publicUrl: string;
 	/** Lets the warning say where the address applies. */
-	readonly inContainer: boolean;
+	readonly isInContainer: boolean;
 	readonly logger: Logger;
 }): void {
-	const delivers = settings.roles.includes('deliver');
-	if (delivers && settings.publicUrl === null && isWildcard(settings.httpListen.host)) {
-		const place = inContainer ? 'in this container' : 'on all addresses of the machine';
+	const hasDeliverRole = settings.roles.includes('deliver');
+	if (hasDeliverRole && settings.publicUrl === null && isWildcard(settings.httpListen.host)) {
+		const place = isInContainer ? 'in this container' : 'on all addresses of the machine';
 		const text = `links in messages point to ${publicUrl}, a guess because the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
 		logger.warn({event: 'public_url_guessed', public_url: publicUrl}, text);
-	} else if (delivers && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
+	} else if (hasDeliverRole && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
 			'mail programs offer one-click unsubscribe only over https: set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
 	}
 	const remark = hostnameRemark(settings);
-	if (delivers && remark !== null) {
+	if (hasDeliverRole && remark !== null) {
 		logger.warn({event: 'hostname_not_full', hostname: settings.hostname}, remark);
 	}
 	const admin = settings.adminListen === 'shared' ? settings.httpListen : settings.adminListen;
@@ -263,9 +263,11 @@ function unmetSettings(
 	{source_pool: pool, route}: {readonly source_pool: string | null; readonly route: string | null},
 	{sourcePools, relays}: Pick<Settings, 'sourcePools' | 'relays'>,
 ): string[] {
-	const noPool = pool !== null && sourcePools.every(({name}) => name !== pool);
+	const isPoolMissing = pool !== null && sourcePools.every(({name}) => name !== pool);
 	return [
-		...(noPool ? [`its source pool ${pool} is not in MAILCTL_SOURCE_POOLS: it sends from all addresses`] : []),
+		...(isPoolMissing
+			? [`its source pool ${pool} is not in MAILCTL_SOURCE_POOLS: it sends from all addresses`]
+			: []),
 		...(route === 'relay' && relays.length === 0
 			? ['its route is relay but MAILCTL_RELAY_URL is not set: its mail goes directly to mail servers']
 			: []),
@@ -311,9 +313,9 @@ const maxRead = 5000;
 export class DomainChecks {
 	readonly #options: DomainChecksOptions;
 	readonly #writes = new Set<Promise<unknown>>();
-	#stopping = false;
+	#isStopping = false;
 	#looking: Promise<void> | null = null;
-	#again = false;
+	#shouldRunAgain = false;
 	#timer: NodeJS.Timeout | undefined;
 
 	constructor(options: DomainChecksOptions) {
@@ -327,13 +329,13 @@ export class DomainChecks {
 
 	/** Other processes changed domains; one may be new. */
 	rescan(): void {
-		void this.look().catch(this.#options.observer.storeFailed);
+		void this.checkDue().catch(this.#options.observer.storeFailed);
 	}
 
 	/** Checks what is due now. Resolves when done. Calls during a check cause another one. */
-	async look(): Promise<void> {
+	async checkDue(): Promise<void> {
 		if (this.#looking !== null) {
-			this.#again = true;
+			this.#shouldRunAgain = true;
 			return await this.#looking;
 		}
 		this.#looking = this.#rounds();
@@ -346,34 +348,34 @@ export class DomainChecks {
 
 	/** Resolves when nothing is being written any more. Unfinished look-ups have no effect. */
 	async stop(): Promise<void> {
-		this.#stopping = true;
+		this.#isStopping = true;
 		clearInterval(this.#timer);
 		await Promise.allSettled(this.#writes);
 	}
 
 	async #rounds(): Promise<void> {
-		let more: boolean;
+		let hasMore: boolean;
 		do {
-			this.#again = false;
-			more = await this.#round();
-		} while ((more || this.#again) && !this.#stopping);
+			this.#shouldRunAgain = false;
+			hasMore = await this.#checkBatch();
+		} while ((hasMore || this.#shouldRunAgain) && !this.#isStopping);
 	}
 
 	/** Checks some of what is due. Returns `false` if nothing is left. */
-	async #round(): Promise<boolean> {
+	async #checkBatch(): Promise<boolean> {
 		const due = (await this.#dueDomains()).slice(0, maxPerRound);
-		const rest = due[Symbol.iterator]();
-		let failed = false;
+		const remaining = due[Symbol.iterator]();
+		let hasFailed = false;
 		const queue = async () => {
-			for (let next = rest.next(); !next.done && !this.#stopping && !failed; next = rest.next()) {
+			for (let next = remaining.next(); !next.done && !this.#isStopping && !hasFailed; next = remaining.next()) {
 				await this.#check(next.value).catch(error => {
-					failed = true;
+					hasFailed = true;
 					this.#options.observer.storeFailed(error);
 				});
 			}
 		};
 		await Promise.all(Array.from({length: maxConcurrent}, queue));
-		return due.length > 0 && !failed;
+		return due.length > 0 && !hasFailed;
 	}
 
 	async #dueDomains(): Promise<Domain[]> {
@@ -407,7 +409,7 @@ export class DomainChecks {
 
 	/** Returns `undefined` if the daemon is stopping. */
 	async #write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
-		if (this.#stopping) {
+		if (this.#isStopping) {
 			return undefined;
 		}
 		const written = this.#options.store.writer.transaction(work);

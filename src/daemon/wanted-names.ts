@@ -57,11 +57,11 @@ export class WantedNames {
 	}
 
 	/** Determines which names are wanted now, if that is due or domains have changed. */
-	async look(): Promise<void> {
-		await this.#inTurn(() => this.#look());
+	async refresh(): Promise<void> {
+		await this.#inTurn(() => this.#refresh());
 	}
 
-	async #look(): Promise<void> {
+	async #refresh(): Promise<void> {
 		const {settings, store, clock} = this.#context;
 		const hosts = await listHosts(store.reader);
 		const lookedFor = JSON.stringify(hosts);
@@ -76,7 +76,7 @@ export class WantedNames {
 		const former = (await listCertificates(store.reader)).filter(
 			row => row.not_after !== null && (row.wanted_at ?? '') > linksEnd && !row.name.startsWith('mta-sts.'),
 		);
-		const found = await findWishes({
+		const wishes = await findWishes({
 			...{
 				hostname,
 				publicHost: host,
@@ -93,7 +93,7 @@ export class WantedNames {
 		}
 		// Without a DNS answer nothing changes.
 		this.#wishes = new Map(
-			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
+			[...wishes].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
 		);
 		await this.#note(hosts, listed);
 		this.#lookedFor = lookedFor;
@@ -110,8 +110,8 @@ export class WantedNames {
 		const isOlder = (row: Certificate, ms: number) => (row.wanted_at ?? '') <= storeTime(clock.now() - ms);
 		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
 		const rows = new Map((await listCertificates(store.reader)).map(row => [row.name, row]));
-		const ours = [...this.own, `mta-sts.${settings.returnPathDomain}`];
-		const others = [...rows.values()].filter(row => isRecent(row) && isBegun(row) && !ours.includes(row.name));
+		const ownNames = [...this.own, `mta-sts.${settings.returnPathDomain}`];
+		const others = [...rows.values()].filter(row => isRecent(row) && isBegun(row) && !ownNames.includes(row.name));
 		const isWithin = newNames(
 			new Map(owners),
 			others.map(({name}) => name),
@@ -119,14 +119,14 @@ export class WantedNames {
 		const notSeen = new Set(unseen);
 		const [wanted, again, kept, unwanted]: [Noted[], Noted[], Noted[], Noted[]] = [[], [], [], []];
 		const held: Noted[] = [];
-		const gone: Certificate[] = [];
+		const removed: Certificate[] = [];
 		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
 			const row = rows.get(name);
 			const wish = this.#wishes.get(name) ?? {no: null};
 			const isNew = row === undefined || !isBegun(row);
 			if (wish === 'yes' && row === undefined && notSeen.has(name)) {
 				// The next check of the domain, which comes at once, queries DNS.
-			} else if (wish === 'yes' && isNew && !ours.includes(name) && !isWithin(name)) {
+			} else if (wish === 'yes' && isNew && !ownNames.includes(name) && !isWithin(name)) {
 				if (row?.unused !== overBudget) {
 					held.push({name, unused: overBudget});
 				}
@@ -152,17 +152,17 @@ export class WantedNames {
 				!(isBegun(row) && isRecent(row))
 			) {
 				// Until then it counts as a new name, whatever its result.
-				gone.push(row);
+				removed.push(row);
 			} else if (row === undefined ? wish.no !== null : row.unused !== (wish.no ?? notAsked)) {
 				unwanted.push({name, unused: wish.no ?? notAsked});
 			}
 		}
-		if ([wanted, again, kept, unwanted, held, gone].some(changed => changed.length > 0)) {
+		if ([wanted, again, kept, unwanted, held, removed].some(changed => changed.length > 0)) {
 			await store.writer.transaction(async trx => {
 				for (const changed of [wanted, again, kept, unwanted, held]) {
 					await noteWishes(trx, changed, now);
 				}
-				for (const row of gone) {
+				for (const row of removed) {
 					await deleteCertificate(trx, row);
 				}
 			});

@@ -42,7 +42,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 		try {
 			signing = openSigning(vault, endpointId, signingAt(delivery, storeTime(clock.now())));
 		} catch (error) {
-			observer.webhookSecretFault(error, endpointId);
+			observer.webhookSecretProblem(error, endpointId);
 			return null;
 		}
 		return await thread.post({id, url, body, signing});
@@ -64,20 +64,20 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 	});
 
 	let arrivals: {stop: () => void} | null = null;
-	let purging = false;
+	let isPurging = false;
 
 	/** Removes the rows of deleted endpoints in steps, because others need the writer too. */
 	async function purge(): Promise<void> {
-		if (purging) {
+		if (isPurging) {
 			return;
 		}
-		purging = true;
+		isPurging = true;
 		try {
 			await takeSteps(() => store.writer.transaction(trx => purgeEndpoints(trx, rowsPerPurge)), clock);
 		} catch (error) {
 			observer.storeFailed(error);
 		} finally {
-			purging = false;
+			isPurging = false;
 		}
 	}
 
@@ -128,7 +128,7 @@ function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing):
 
 /** Returns which endpoints the settings allow. */
 export function toGuard({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
-	return {allowCidrs: webhookAllowCidrs, takesLocal: delivery === 'capture'};
+	return {allowCidrs: webhookAllowCidrs, allowsLocal: delivery === 'capture'};
 }
 
 type PostingSettings = Pick<

@@ -46,7 +46,7 @@ ${section(
 				return done('The password is set. All other sessions have ended.');
 			}
 			return set.reason === 'fault'
-				? await failed(visit, `The password ${set.fault}.`)
+				? await failed(visit, `The password ${set.problem}.`)
 				: await show(visit, toProblem(set, ''));
 		}),
 		fresh('/account/passkeys', async visit => {

@@ -90,7 +90,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 	return [
 		page(path, list),
 		form(addAlert, path, shown, {
-			before: async visit => checkTarget(url => parts.webhooks.guard.urlFault(url), read(visit)),
+			before: async visit => checkTarget(url => parts.webhooks.guard.urlProblem(url), read(visit)),
 			read,
 		}),
 		form(muteAlert, `${path}/:id/mute`, ({target, muted_until: until}) =>
@@ -155,7 +155,7 @@ function rowActs({id, workspace_id: workspaceId}: Alert): Html {
 function addForm(form: URLSearchParams): Html {
 	const choices = alertWays.map(value => ({value, label: value}));
 	const boxes = alertKindNames
-		.filter(kind => alertKinds[kind].ofWorkspace)
+		.filter(kind => alertKinds[kind].isPerWorkspace)
 		.map(kind => checkbox('on', kind, alertKinds[kind].title, form.getAll('on').includes(kind)));
 	const fields = html`${select({name: 'way', label: 'By', value: form.get('way') ?? 'mail'}, choices)}
 ${input({name: 'target', label: 'Address or URL', value: form.get('target') ?? '', required: true})}

@@ -10,7 +10,7 @@ export async function readDaemons(
 	now: number,
 ): Promise<Daemons> {
 	return settings.databaseUrl === null
-		? {running: true, delivering: settings.roles.includes('deliver'), lives: () => true, silentSince: null}
+		? {isRunning: true, isDelivering: settings.roles.includes('deliver'), isAlive: () => true, silentSince: null}
 		: await daemonsOfNodes(reader, storeTime(now - silentMs));
 }
 

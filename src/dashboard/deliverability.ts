@@ -126,7 +126,7 @@ function firstOf(destinations: ReadonlyMap<string, number>): Html {
 }
 
 function categoryTable(refusals: readonly Refusal[]): Html {
-	const bounced = refusals.filter(({waits}) => !waits).length;
+	const bounced = refusals.filter(({isQueued}) => !isQueued).length;
 	return table({
 		label: 'Refusals by category',
 		rows: countCategories(refusals),
@@ -183,13 +183,13 @@ const emptyGroup = (name: string | null): Group => ({
 	...{recipients: 0, delivered: 0, bounced: 0, waiting: 0, deferred: 0, tls: 0, verified: 0, replied: 0},
 });
 
-function add(group: Group, {state, attempts, waits, host, tls}: LastTry): void {
+function add(group: Group, {state, attempts, isQueued, host, tls}: LastTry): void {
 	group.recipients++;
 	// A smarthost's reply is final: nothing is reported after it.
-	group.delivered += state === 'delivered' || state === 'complained' || (state === 'sent' && !waits) ? 1 : 0;
+	group.delivered += state === 'delivered' || state === 'complained' || (state === 'sent' && !isQueued) ? 1 : 0;
 	group.bounced += state === 'bounced' ? 1 : 0;
-	group.waiting += waits ? 1 : 0;
-	group.deferred += attempts > 1 || (waits && attempts > 0) ? 1 : 0;
+	group.waiting += isQueued ? 1 : 0;
+	group.deferred += attempts > 1 || (isQueued && attempts > 0) ? 1 : 0;
 	group.replied += host === null ? 0 : 1;
 	group.tls += tls === null ? 0 : 1;
 	group.verified += tls !== null && /\bverified\b/.test(tls) ? 1 : 0;
@@ -211,7 +211,7 @@ type Wording = Counts & {
 
 function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 	const groups = new Map<string, Wording>();
-	for (const {destination, category, reply, waits} of refusals) {
+	for (const {destination, category, reply, isQueued} of refusals) {
 		const wording = toWording(reply);
 		const key = `${category} ${wording}`;
 		const group = groups.get(key) ?? {
@@ -219,7 +219,7 @@ function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 			destinations: new Map<string, number>(),
 		};
 		groups.set(key, group);
-		group[waits ? 'waiting' : 'bounced']++;
+		group[isQueued ? 'waiting' : 'bounced']++;
 		group.destinations.set(destination, (group.destinations.get(destination) ?? 0) + 1);
 	}
 	return [...groups.values()].sort(byTotal);
@@ -228,10 +228,10 @@ function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 /** How many refusals there are of each category. */
 function countCategories(refusals: readonly Refusal[]) {
 	const counts = new Map<BounceCategory | null, Counts>();
-	for (const {category, waits} of refusals) {
+	for (const {category, isQueued} of refusals) {
 		const one = counts.get(category) ?? {bounced: 0, waiting: 0};
 		counts.set(category, one);
-		one[waits ? 'waiting' : 'bounced']++;
+		one[isQueued ? 'waiting' : 'bounced']++;
 	}
 	return [...counts].map(([category, one]) => ({category, ...one})).sort(byTotal);
 }

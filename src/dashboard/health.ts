@@ -238,7 +238,7 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 				settings: {...settings, ...live()},
 				version,
 				daemon: liveDaemon(settings.dataDir),
-				returnPathChosen: process.returnPathChosen,
+				isReturnPathChosen: process.returnPathChosen,
 				tools,
 			},
 			{began: () => undefined, found: () => undefined},

@@ -1,6 +1,6 @@
 import {createClassify} from '../bounce/classify.ts';
 import {toBuffer} from '../kit/text.ts';
-import {answer} from '../render/in-worker.ts';
+import {processInputs} from '../render/in-worker.ts';
 import {readReport} from '../report/read-report.ts';
 import type {Look, Looks} from './look.ts';
 import {fileIn, seenMail} from './seen-mail.ts';
@@ -15,4 +15,4 @@ const works: {readonly [Kind in keyof Looks]: (asked: Looks[Kind]['asked']) => L
 
 const look = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => works[kind](asked);
 
-await answer(input => look(input as Look<keyof Looks>));
+await processInputs(input => look(input as Look<keyof Looks>));

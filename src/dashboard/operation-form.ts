@@ -1,7 +1,7 @@
 import type {TSchema} from 'typebox';
 import {compileCheck} from '../api/validate.ts';
 import type {Role} from '../mail/operator.ts';
-import {type Context, type Given, type Operation, perform, Refused} from '../ops/operation.ts';
+import {type Context, type InputOf, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, type Route, type Visit} from './route.ts';
 
@@ -43,7 +43,7 @@ export const operationForms =
 		operation: Operation<Input, Result>,
 		path: string,
 		done: (result: Result, visit: Visit) => Answer | string | Promise<Answer>,
-		{before, read}: Reading<Given<Input>> = {},
+		{before, read}: Reading<InputOf<Input>> = {},
 	): Route => {
 		const {input, role, everywhere, fresh} = operation;
 
@@ -51,7 +51,10 @@ export const operationForms =
 			await before?.(visit);
 			const value = read ? read(visit) : sent(input, visit);
 			checkInput(input, value);
-			const result = await done(await perform(operation, toContext(parts, visit), value as Given<Input>), visit);
+			const result = await done(
+				await perform(operation, toContext(parts, visit), value as InputOf<Input>),
+				visit,
+			);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 

@@ -148,7 +148,7 @@ function waitingAndTime(queue: Queue, times: readonly number[], now: number): Ht
 	const oldest = queue.map(row => row.oldest).sort()[0];
 	const sorted = times.toSorted((a, b) => a - b);
 	const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
-	const [median, most] = [at(0.5), at(0.95)];
+	const [median, p95] = [at(0.5), at(0.95)];
 	return html`<div class="grid tiles">${[
 		{
 			title: 'Waiting',
@@ -160,9 +160,9 @@ function waitingAndTime(queue: Queue, times: readonly number[], now: number): Ht
 			title: 'Time to delivery',
 			figure: median === undefined ? '–' : took(median),
 			note:
-				most === undefined
+				p95 === undefined
 					? html`nothing delivered yet`
-					: html`median; 95 % within ${took(most)}, newest ${count(sorted.length)}`,
+					: html`median; 95 % within ${took(p95)}, newest ${count(sorted.length)}`,
 			to: '/deliverability',
 		},
 	].map(tile)}</div>`;

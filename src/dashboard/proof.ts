@@ -3,7 +3,7 @@ import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {LogIn} from '../users/log-in.ts';
-import type {Asked, Site} from '../users/passkeys.ts';
+import type {PasskeyRequest, Site} from '../users/passkeys.ts';
 import {act, input, nothing} from './markup.ts';
 import type {Page} from './route.ts';
 
@@ -45,7 +45,7 @@ export function wayBack(query: URLSearchParams): string {
  */
 export function passkeyForm(
 	kind: 'create' | 'get',
-	{options, pending}: Asked<unknown>,
+	{options, pending}: PasskeyRequest<unknown>,
 	{to, label, fields = nothing}: {readonly to: string; readonly label: string; readonly fields?: Html},
 ): Html {
 	const hidden = html`${fields}<input type="hidden" name="pending" value="${pending}"><input type="hidden" name="answer" data-passkey="${kind}" data-options="${JSON.stringify(options)}"><p class="soft" role="alert"></p>`;

@@ -13,7 +13,7 @@ import {
 } from '../admin/queue.ts';
 import type {Why} from '../admin/why.ts';
 import {type Html, html} from '../hosted/html.ts';
-import {labelFault} from '../kit/text.ts';
+import {labelProblem} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import type {SiteReport} from '../queue/site.ts';
@@ -51,9 +51,9 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 	const shared = createShared(parts.tools.clock, countingRest);
 	const list = (visit: Visit, problem: string | null = null) => {
 		// A domain is suspended for all workspaces.
-		const {workspace, now, everywhere: idle} = visit;
-		const status = {now, workspaceId: workspace.id, idle};
-		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStatus(parts.reader, status));
+		const {workspace, now, everywhere: includesIdle} = visit;
+		const status = {now, workspaceId: workspace.id, includesIdle};
+		const rows = shared(visit, `${workspace.id} ${includesIdle}`, () => readQueueStatus(parts.reader, status));
 		return queueList(parts, visit, {rows, problem});
 	};
 	return [page(path, list), ...suspensionForms(parts, pageForms(list)), ...destinationPages(parts)];
@@ -215,7 +215,7 @@ function suspensionForms({change}: DashboardParts, form: ReturnType<typeof pageF
 		if (destination === null) {
 			wrong('The domain must be a full name such as example.com.');
 		}
-		const fault = reason === '' ? null : labelFault(reason);
+		const fault = reason === '' ? null : labelProblem(reason);
 		if (fault !== null) {
 			wrong(`The reason ${fault}.`);
 		}
@@ -246,7 +246,12 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
-		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
+		const [status] = await readQueueStatus(reader, {
+			now,
+			workspaceId: workspace.id,
+			includesIdle: seesAll,
+			destination,
+		});
 		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: maxShown});
 		const waitingIds = recipients.map(({id}) => id);
 		const reasons = new Map((await findReasons(parts, waitingIds, now)).map(why => [why.id, why]));
@@ -319,7 +324,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 	/** With the reason that was typed; null: none was, and the change has its own. */
 	async function withReason(visit: Visit, changeFor: (reason: string | undefined) => QueueChange): Promise<Answer> {
 		const reason = visit.form.get('reason')?.trim() || undefined;
-		const fault = reason === undefined ? null : labelFault(reason);
+		const fault = reason === undefined ? null : labelProblem(reason);
 		return fault === null
 			? await run(visit, changeFor(reason), reason === undefined ? {} : {reason})
 			: wrong(`The reason ${fault}.`);

@@ -115,7 +115,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 
 /** An address of the workspace or of a sender, the id of the answered message, or words of the subject. */
 function parseTerms(text: string, own: readonly InboundAddress[]): readonly string[] {
-	const parsed = parseAddress(text, {utf8Local: true});
+	const parsed = parseAddress(text, {allowsUtf8Local: true});
 	if (parsed.ok) {
 		const {key} = parsed.address;
 		const isOwn = own.some(({address}) => address === key || address === wildcardOf(key));

@@ -1,9 +1,9 @@
-import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
+import {operatorMail, retentionReason, reviewOf, tokenProblems} from '../admin/kept-mail.ts';
 import {inSlice} from '../api/turns.ts';
 import {createClassify} from '../bounce/classify.ts';
 import {type Html, html, plainName} from '../hosted/html.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
-import {type Kept, keptLength, type Report, type ReportKind} from '../mail/report.ts';
+import {keptLength, type Report, type ReportKind, type RetentionReason} from '../mail/report.ts';
 import {kindOf, replyRows, reportRows, toEvidence} from '../report/explain.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {pager, toPage} from './lists.ts';
@@ -102,7 +102,7 @@ function keptTable(rows: readonly KeptMail[], now: number): Html {
 			// Whom a report names; who wrote to the operator, and about what.
 			{title: 'About', cell: mail => name(recipientOf(mail) ?? senderOf(mail)), cut: true},
 			{title: 'Kept', cell: ({kept}) => keptBadge(kept), wide: true},
-			{title: 'Why', cell: mail => name(letterOf(mail)?.subject ?? whyOf(mail)), cut: true},
+			{title: 'Why', cell: mail => name(operatorMail(mail)?.subject ?? retentionReason(mail)), cut: true},
 			{title: 'Kind', cell: mail => reviewOf(mail).kind.replace('_', ' '), wide: true},
 			{title: 'From', cell: mail => name(senderOf(mail)), cut: true, wide: true},
 			{title: 'Source', cell: ({source}) => source, wide: true},
@@ -113,10 +113,14 @@ function keptTable(rows: readonly KeptMail[], now: number): Html {
 	});
 }
 
-const tones: Readonly<Record<Kept, Tone>> = {unmatched: 'idle', unread: 'warn', operator: 'busy'};
-const labels: Readonly<Record<Kept, string>> = {unmatched: 'unmatched', unread: 'unread', operator: 'for you'};
+const tones: Readonly<Record<RetentionReason, Tone>> = {unmatched: 'idle', unread: 'warn', operator: 'busy'};
+const labels: Readonly<Record<RetentionReason, string>> = {
+	unmatched: 'unmatched',
+	unread: 'unread',
+	operator: 'for you',
+};
 
-const keptBadge = (kept: Kept): Html => badge(labels[kept], tones[kept]);
+const keptBadge = (kept: RetentionReason): Html => badge(labels[kept], tones[kept]);
 
 const titleOf = (mail: KeptMail): string =>
 	recipientOf(mail) ? `About ${recipientOf(mail)}` : `From ${senderOf(mail)}`;
@@ -124,7 +128,9 @@ const titleOf = (mail: KeptMail): string =>
 const recipientOf = (mail: KeptMail): string | null => reviewOf(mail).reports[0]?.recipient ?? null;
 
 function senderOf(mail: KeptMail): string {
-	return letterOf(mail)?.from ?? (mail.mailFrom || (mail.mailFrom === '' ? 'the null sender' : 'an unknown sender'));
+	return (
+		operatorMail(mail)?.from ?? (mail.mailFrom || (mail.mailFrom === '' ? 'the null sender' : 'an unknown sender'))
+	);
 }
 
 /** Octets of a mail that are shown; the rest is in the file that one can save. */
@@ -133,20 +139,20 @@ const maxShown = 32 * 1024;
 /** A mail that is kept: how it came, why it is kept, how it was read, and what it says. */
 function keptMail(mail: KeptMail, raw: Buffer | undefined, now: number): Html {
 	const review = reviewOf(mail);
-	const letter = letterOf(mail);
+	const letter = operatorMail(mail);
 	const came = facts([
 		['Received', html`${time(mail.receivedAt, now)} by ${mail.source}`],
 		['Envelope from', mail.mailFrom === '' ? 'the null sender' : mail.mailFrom && name(mail.mailFrom)],
 		['Envelope to', mail.rcptTo.length === 0 ? null : name(mail.rcptTo.join(', '))],
 		['Written by', letter?.from ? name(letter.from) : null],
 		['Subject', letter?.subject ? name(letter.subject) : null],
-		['Kept as', `${mail.kept}: ${whyOf(mail)}`],
+		['Kept as', `${mail.kept}: ${retentionReason(mail)}`],
 		['Size', `${count(mail.size)} octets`],
 		['Id', code(mail.id.slice(0, 12))],
 	]);
 	const tried = review.tried.map(
 		({via, id, fault}) =>
-			html`<li>${code(id)} <span class="soft">by ${via.replaceAll('_', ' ')}:</span> ${tokenFaults[fault]}</li>`,
+			html`<li>${code(id)} <span class="soft">by ${via.replaceAll('_', ' ')}:</span> ${tokenProblems[fault]}</li>`,
 	);
 	const read = html`<p>${kindOf(review)}</p>${reportCards(review.kind, review.reports)}`;
 	return join([
@@ -241,7 +247,7 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 		const phase: Phase = phases.find(one => one === form.get('phase')) ?? 'rcpt';
 		const read = toEvidence(form.get('reply')?.trim() ?? '', phase, form.get('mx')?.trim() || null);
 		if (!read.ok) {
-			const [first = '', ...rest] = read.fault;
+			const [first = '', ...rest] = read.problem;
 			return {problem: `${first.toUpperCase()}${rest.join('')}: ${read.fix}.`, content: nothing};
 		}
 		const rows = replyRows(createClassify(bounceRules())(read.evidence));

@@ -1,4 +1,4 @@
-import {exportedFile, insertEntries, type LineFault, SuppressionImport} from '../admin/suppression-file.ts';
+import {exportedFile, insertEntries, type LineProblem, SuppressionImport} from '../admin/suppression-file.ts';
 import {readAddress} from '../api/schemas/formats.ts';
 import {Seats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
@@ -169,7 +169,7 @@ type Job = {
 	readonly file: string;
 	readonly bytes: number;
 	done: number;
-	readonly reading: Pick<SuppressionImport, 'counts' | 'bad' | 'faults'>;
+	readonly reading: Pick<SuppressionImport, 'counts' | 'bad' | 'problems'>;
 	/** Null: it runs. */
 	end: 'ended' | {readonly fault: string} | null;
 };
@@ -183,7 +183,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 		const wrong = await reading.read(streamPieces(content), bytes => {
 			job.done = bytes;
 		});
-		job.end = wrong ? {fault: `The file ${wrong.fault}: ${wrong.fix}.`} : 'ended';
+		job.end = wrong ? {fault: `The file ${wrong.problem}: ${wrong.fix}.`} : 'ended';
 	}
 
 	async function begin(visit: Visit): Promise<Answer> {
@@ -260,7 +260,7 @@ function uploadForm(): Html {
 	return act({to: importPath, label: 'Import', fields, file: true});
 }
 
-function progress({end, done, bytes, reading: {counts, bad, faults}}: Job): Html {
+function progress({end, done, bytes, reading: {counts, bad, problems}}: Job): Html {
 	const share = Math.round((100 * done) / bytes);
 	const state =
 		end === null
@@ -277,11 +277,11 @@ function progress({end, done, bytes, reading: {counts, bad, faults}}: Job): Html
 	const wrong = table({
 		label: 'Lines that were not taken',
 		columns: [
-			{title: 'Line', cell: (row: LineFault) => count(row.line), right: true},
-			{title: 'What is wrong', cell: (row: LineFault) => row.fault},
+			{title: 'Line', cell: (row: LineProblem) => count(row.line), right: true},
+			{title: 'What is wrong', cell: (row: LineProblem) => row.fault},
 		],
-		rows: faults,
+		rows: problems,
 		empty: html``,
 	});
-	return html`${state}<div class="card">${figures}</div>${faults.length > 0 ? html`<section><h2>Lines that were not taken</h2>${wrong}</section>` : null}<p class="more"><a href="/suppressions">To the list</a></p>`;
+	return html`${state}<div class="card">${figures}</div>${problems.length > 0 ? html`<section><h2>Lines that were not taken</h2>${wrong}</section>` : null}<p class="more"><a href="/suppressions">To the list</a></p>`;
 }

@@ -79,10 +79,10 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 
 	async function add(visit: Visit): Promise<Answer> {
 		const {form, tools, request} = visit;
-		const parsed = parseAddress((form.get('email') ?? '').trim(), {utf8Local: false});
+		const parsed = parseAddress((form.get('email') ?? '').trim(), {allowsUtf8Local: false});
 		const [role, workspaceId] = [roleOf(form), await workspaceOf(visit)];
 		if (!parsed.ok) {
-			wrong(`The address ${parsed.fault}.`);
+			wrong(`The address ${parsed.problem}.`);
 		}
 		if (role === undefined || workspaceId === undefined) {
 			wrong('Choose a role and a workspace.');

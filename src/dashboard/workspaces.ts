@@ -1,9 +1,9 @@
 import {
 	changeWorkspace,
-	checkKept,
+	checkRetention,
 	checkTopic,
 	createWorkspace,
-	isPausedFromAbove,
+	isPausedByInstallation,
 	pauseOwn,
 	pauseWorkspace,
 	resumeOwn,
@@ -13,7 +13,7 @@ import {
 import {canonicalLocale, formats} from '../api/schemas/formats.ts';
 import {size as sizeParser} from '../config/parsers.ts';
 import {type Html, html} from '../hosted/html.ts';
-import {labelFault} from '../kit/text.ts';
+import {labelProblem} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
 import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
@@ -140,7 +140,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 
 	async function create(visit: Visit): Promise<Answer> {
 		const label = visit.form.get('name')?.trim() ?? '';
-		const fault = labelFault(label);
+		const fault = labelProblem(label);
 		if (fault !== null) {
 			wrong(`The name ${fault}.`);
 		}
@@ -159,7 +159,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		if (foreign !== null) {
 			return notAllowed(foreign);
 		}
-		checkKept(input, live().retentionDays);
+		checkRetention(input, live().retentionDays);
 		await checkTopic(reader, workspace.id, input);
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, input));
 		return changed
@@ -170,7 +170,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	async function pause(visit: Visit): Promise<Answer> {
 		const workspace = await chosen(visit);
 		const reason = visit.form.get('reason')?.trim() ?? '';
-		const fault = labelFault(reason);
+		const fault = labelProblem(reason);
 		if (fault !== null) {
 			wrong(`The reason ${fault}.`);
 		}
@@ -246,7 +246,7 @@ function newForm(form: URLSearchParams): Html {
 
 function pausing(workspace: Workspace, everywhere: boolean): Html {
 	const {id, paused_at: paused, reputation_warned_at: warned} = workspace;
-	if (!everywhere && isPausedFromAbove(workspace)) {
+	if (!everywhere && isPausedByInstallation(workspace)) {
 		return html`<div class="card"><p>${fromAbove}</p></div>`;
 	}
 	const reason = input({name: 'reason', label: 'Reason', required: true, placeholder: 'under review'});
@@ -272,10 +272,10 @@ function deleting({id}: Workspace): Html {
 const maxQuota = 2_000_000_000;
 const maxDays = 36_500;
 
-const numberFault = (text: string, least: number, most: number): string | null =>
-	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= least && Number(text) <= most)
+const numberProblem = (text: string, min: number, max: number): string | null =>
+	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= min && Number(text) <= max)
 		? null
-		: `must be a whole number, ${least} to ${count(most)}, or empty`;
+		: `must be a whole number, ${min} to ${count(max)}, or empty`;
 
 /** Octets; null: none was given, undefined: it is no size that may be set. */
 function sizeOf(text: string): number | null | undefined {
@@ -293,22 +293,22 @@ function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
 	const [quota, lifetime] = [text('quota'), text('lifetime')];
 	const [logo, colour, support] = [text('logo'), text('colour'), text('support')];
 	const checks: ReadonlyArray<readonly [string, string | null]> = [
-		['name', labelFault(text('name'))],
+		['name', labelProblem(text('name'))],
 		['language', formats['locale-or-empty'](text('locale'))],
 		['time zone', formats['timezone-or-empty'](text('timezone'))],
-		['quota', numberFault(quota, 0, maxQuota)],
+		['quota', numberProblem(quota, 0, maxQuota)],
 		[
 			'queue lifetime',
 			lifetime === '' || (parseDuration(lifetime) ?? 0) > 0 ? null : 'must be a duration such as 4d, 36h or 90m',
 		],
-		['number of days that messages are kept', numberFault(text('kept'), 1, maxDays)],
-		['number of days that their content is kept', numberFault(text('content'), 1, maxDays)],
-		['number of attachments', numberFault(text('attachments'), 0, widestAttachments.most)],
+		['number of days that messages are kept', numberProblem(text('kept'), 1, maxDays)],
+		['number of days that their content is kept', numberProblem(text('content'), 1, maxDays)],
+		['number of attachments', numberProblem(text('attachments'), 0, widestAttachments.max)],
 		[
 			'size of attachments',
 			sizeOf(text('size')) === undefined ? 'must be a size of at most 25MiB, such as 10MiB' : null,
 		],
-		['name for recipients', text('brand') === '' ? null : labelFault(text('brand'))],
+		['name for recipients', text('brand') === '' ? null : labelProblem(text('brand'))],
 		['logo', logo === '' || validLogoUrl(logo) !== null ? null : 'must be an https URL with a full domain name'],
 		['colour', colour === '' || validAccent(colour) !== null ? null : 'must be written as #2f5bd7'],
 		['support address', support === '' ? null : formats.email(support)],
@@ -345,7 +345,7 @@ function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
  * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue
  * is used are the installation's. `longest`: milliseconds.
  */
-function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, longest: number): string | null {
+function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, maxLength: number): string | null {
 	const differs = (field: 'max_attachments' | 'max_attachment_bytes' | 'monthly_quota' | 'queue_lifetime_s') =>
 		input[field] !== undefined && input[field] !== workspace[field];
 	if (differs('max_attachments') || differs('max_attachment_bytes')) {
@@ -354,8 +354,8 @@ function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, lo
 	if (differs('monthly_quota')) {
 		return 'The quota is the installation’s: only users of all workspaces change it.';
 	}
-	return differs('queue_lifetime_s') && (input.queue_lifetime_s ?? 0) * 1000 > longest
-		? `The queue lifetime is at most that of the installation (${longest / 1000}s): only users of all workspaces set a longer one.`
+	return differs('queue_lifetime_s') && (input.queue_lifetime_s ?? 0) * 1000 > maxLength
+		? `The queue lifetime is at most that of the installation (${maxLength / 1000}s): only users of all workspaces set a longer one.`
 		: null;
 }
 
@@ -381,7 +381,7 @@ ${field('name', 'Name', workspace.name)}
 ${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
 ${
 	everywhere
-		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(defaultAttachments.most)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
+		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(defaultAttachments.max)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
 		: nothing
 }
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}

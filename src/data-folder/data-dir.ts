@@ -20,7 +20,7 @@ import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {syncFolder} from '../config/secrets-file.ts';
-import {accessFault, readGuarded} from '../kit/regular-file.ts';
+import {accessProblem, readGuarded} from '../kit/regular-file.ts';
 import {systemCode} from '../kit/system-error.ts';
 
 type DataDirInput = {
@@ -67,9 +67,9 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	} catch (error) {
 		throw unusable(dataDir, error, uid);
 	}
-	const faults = readdirSync(dataDir).flatMap(name => findFaults(dataDir, name, uid));
-	if (faults.length > 0) {
-		throw new ConfigError(faults);
+	const problems = readdirSync(dataDir).flatMap(name => findProblems(dataDir, name, uid));
+	if (problems.length > 0) {
+		throw new ConfigError(problems);
 	}
 
 	const mode = statSync(dataDir).mode & 0o7777;
@@ -129,7 +129,7 @@ export function refuseLostStore(dataDir: string): void {
 function unusable(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
 	const [code, {message}] = [systemCode(error), error as Error];
 	const {at, isReached} = nearest(dataDir);
-	const closed = code === 'EACCES' ? accessFault(at, uid) : null;
+	const closed = code === 'EACCES' ? accessProblem(at, uid) : null;
 	const opening = isReached ? `run install -d -o ${uid} -m 700 ${dataDir}` : `run chmod o+x ${at}`;
 	let [why, fix] = [message, 'make it writable'];
 	if (isReached && !isFolder(at)) {
@@ -178,7 +178,7 @@ function mountPoint(path: string): string {
 }
 
 /** Returns the problems of a file or folder in the data folder that the daemon needs. */
-function findFaults(dataDir: string, name: string, uid: number | undefined): string[] {
+function findProblems(dataDir: string, name: string, uid: number | undefined): string[] {
 	const [, kind, mode] = needed.find(([names]) => names.test(name)) ?? [];
 	const path = join(dataDir, name);
 	if (kind === undefined) {
@@ -199,7 +199,7 @@ function findFaults(dataDir: string, name: string, uid: number | undefined): str
 		if (code === 'EROFS') {
 			return [`${path} cannot be written (${readOnly}): run mount -o remount,rw ${mountPoint(path)}`];
 		}
-		const {why, fix} = accessFault(path, uid) ?? {
+		const {why, fix} = accessProblem(path, uid) ?? {
 			why: `${path} cannot be used (${message})`,
 			fix: 'make it writable for this user',
 		};

@@ -20,7 +20,7 @@ import {
 	createVault,
 	expectsKeys,
 	type FreshKey,
-	type KeyFault,
+	type KeyProblem,
 	keyIds,
 	type MasterKeys,
 	matchKeys,
@@ -83,7 +83,7 @@ async function openLocked(settings: Settings, unlock: () => Promise<void>, remov
 
 /** Returns the vault of these keys. Keys in a file may be rotated while it is in use; keys in a setting cannot. */
 export function vaultOf({dataDir, databaseUrl}: Settings, keys: MasterKeys): Vault {
-	return createVault(keys, databaseUrl === null ? {reread: () => loadSecrets({dataDir, expected: true})} : {});
+	return createVault(keys, databaseUrl === null ? {reread: () => loadSecrets({dataDir, isExpected: true})} : {});
 }
 
 /** Longer than a daemon takes to notice that its lock was removed and to stop, in milliseconds. */
@@ -124,11 +124,11 @@ function filesBeside(dataDir: string): OpenFile[] {
  */
 export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	const self = {pid: process.pid, host: hostname(), startedAt: storeTime(systemClock.now())};
-	const taken = await lockFolder(path.join(dataDir, 'daemon.lock'), self);
-	if (taken.ok) {
-		return taken.release;
+	const lock = await lockFolder(path.join(dataDir, 'daemon.lock'), self);
+	if (lock.ok) {
+		return lock.release;
 	}
-	const {holder} = taken;
+	const {holder} = lock;
 	const who = holder ? ` (process ${holder.pid} on ${holder.host}, since ${holder.startedAt.slice(0, 19)}Z)` : '';
 	throw new ConfigError(
 		[`another daemon is running on the data folder ${dataDir}${who}: stop it first or set MAILCTL_DATA_DIR`],
@@ -160,7 +160,7 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 	}
 	const file = storeFile(dataDir);
 	try {
-		return await migrated(await openStore({file}, {beside: filesBeside(dataDir)}), settings, file);
+		return await migrated(await openStore({file}, {guardedFiles: filesBeside(dataDir)}), settings, file);
 	} catch (error) {
 		if (isCorrupt(error)) {
 			throw new ConfigError([`${file} is damaged (${(error as Error).message}): restore it from a backup`], 74);
@@ -231,7 +231,7 @@ async function matchSecrets(
 ): Promise<{keys: MasterKeys; fresh: readonly FreshKey[]}> {
 	const matched = await matchKeys(reader, await configuredKeys(reader, settings), freeId);
 	if (!matched.ok) {
-		throw new ConfigError([toProblem(matched.fault, settings)]);
+		throw new ConfigError([toProblem(matched.problem, settings)]);
 	}
 	return matched;
 }
@@ -241,20 +241,20 @@ async function configuredKeys(reader: Knex, settings: KeySettings): Promise<Conf
 	if (settings.databaseUrl !== null) {
 		return readSecretKeys(settings).map(key => ({id: null, key}));
 	}
-	const {current, keys} = loadSecrets({dataDir: settings.dataDir, expected: await expectsKeys(reader)});
+	const {current, keys} = loadSecrets({dataDir: settings.dataDir, isExpected: await expectsKeys(reader)});
 	const all = Object.entries(keys).map(([id, key]) => ({id: Number(id), key}));
 	return all.sort((a, b) => Number(b.id === current) - Number(a.id === current));
 }
 
-function toProblem(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettings): string {
+function toProblem(problem: KeyProblem, {dataDir, databaseUrl, secretKey}: KeySettings): string {
 	if (databaseUrl === null) {
 		const file = secretsFile(dataDir);
-		return fault.kind === 'missing'
-			? `${file} lacks the key ${fault.id}, which secrets in the store are encrypted with: restore the file from a backup`
+		return problem.kind === 'missing'
+			? `${file} lacks the key ${problem.id}, which secrets in the store are encrypted with: restore the file from a backup`
 			: `${file} does not belong to this store: restore the original file from a backup`;
 	}
 	const name = secretKey === null ? 'MAILCTL_SECRET_KEY_FILE' : 'MAILCTL_SECRET_KEY';
-	switch (fault.kind) {
+	switch (problem.kind) {
 		case 'missing':
 			return `${name} lacks a key that secrets in the store are encrypted with: add the former key at its end, or run mailctl secrets rotate with both`;
 		case 'full':
@@ -311,7 +311,7 @@ export async function resealStore(
 		for (let after: string | null = ''; after !== null; ) {
 			const from: string = after;
 			const step = await writer.transaction(async trx => {
-				const done = await resealRows(trx, column, vault, {after: from, most: rowsAtOnce});
+				const done = await resealRows(trx, column, vault, {after: from, max: rowsAtOnce});
 				if (done.resealed > 0) {
 					const sealed = {...rows, [column.table]: rows[column.table] + done.resealed};
 					await record(trx, {key_id: vault.current(), ...sealed});

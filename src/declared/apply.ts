@@ -17,6 +17,8 @@ import {findDomain, findSender, type Sender} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findWorkspaceByName, type Workspace} from '../store/workspaces.ts';
 import {
+	type DeclaredItems,
+	type DeclaredWorkspace,
 	domainOf,
 	identityOf,
 	type Kind,
@@ -25,35 +27,37 @@ import {
 	type Settings,
 	sections,
 	toAddress,
-	type Wanted,
-	type WantedWorkspace,
 } from './document.ts';
-import type {Fault} from './read-document.ts';
+import type {Problem} from './read-document.ts';
 import type {Known, WorkspaceState} from './state.ts';
 
 /** The fields that differ. `from` is `undefined` if the object is added. */
 type Fields = Readonly<Record<string, {readonly from?: unknown; readonly to: unknown}>>;
 
-type Shown = {readonly workspace: string; readonly name: string; readonly fields: Fields};
+type ChangeSummary = {readonly workspace: string; readonly name: string; readonly fields: Fields};
 
-type Changes<K extends Kind> = Shown & {readonly kind: K} & (
-		| {readonly action: 'add'; readonly wanted: Wanted[K]}
-		| {readonly action: 'change'; readonly wanted: Wanted[K]; readonly known: Known[K]}
+type Changes<K extends Kind> = ChangeSummary & {readonly kind: K} & (
+		| {readonly action: 'add'; readonly declared: DeclaredItems[K]}
+		| {readonly action: 'change'; readonly declared: DeclaredItems[K]; readonly known: Known[K]}
 		| {readonly action: 'remove'; readonly known: Known[K]}
 	);
 
 /** One step from the current to the declared state. Each step runs in its own transaction. */
 export type Change =
-	| (Shown & {readonly kind: 'workspace'; readonly action: 'add' | 'change'; readonly wanted: Partial<Settings>})
+	| (ChangeSummary & {
+			readonly kind: 'workspace';
+			readonly action: 'add' | 'change';
+			readonly declared: Partial<Settings>;
+	  })
 	| {[K in Kind]: Changes<K>}[Kind];
 
-type Difference = {readonly changes: readonly Change[]; readonly faults: readonly Fault[]};
+type Difference = {readonly changes: readonly Change[]; readonly problems: readonly Problem[]};
 
 type Rules = {
 	/** The current time in the store's format. Keys that have expired are not created. */
 	readonly now: string;
 	/** Returns the problem with the URL of a new endpoint, or `null`. */
-	readonly urlFault: (url: string) => string | null;
+	readonly urlProblem: (url: string) => string | null;
 };
 
 /**
@@ -64,9 +68,9 @@ type Rules = {
  * the changes. It relies on `src/ops`, `src/admin` and `src/domains` to change anything. It never touches a section or
  * field that the file leaves out, and never exports a secret.
  */
-export function differences(state: WorkspaceState | undefined, wanted: WantedWorkspace, rules: Rules): Difference {
-	const {name: workspace, settings = {}} = wanted;
-	const faults: Fault[] = [];
+export function differences(state: WorkspaceState | undefined, declared: DeclaredWorkspace, rules: Rules): Difference {
+	const {name: workspace, settings = {}} = declared;
+	const problems: Problem[] = [];
 	const fields = diffFields(flat(settings), state && flat(state.settings));
 	const differing = Object.entries(settings).filter(
 		([field]) => field === 'branding' || Object.hasOwn(fields, field),
@@ -76,7 +80,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 		kind: 'workspace',
 		name: workspace,
 		fields,
-		wanted: Object.fromEntries(differing),
+		declared: Object.fromEntries(differing),
 	} as const;
 	const first: Change[] = state
 		? Object.keys(fields).length > 0
@@ -84,7 +88,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 			: []
 		: [{...head, action: 'add'}];
 	if (settings.route?.includes(':***@') && settings.route !== state?.settings.route) {
-		faults.push({
+		problems.push({
 			path: ['settings', 'route'],
 			message: 'has a masked password: enter the password, or omit route',
 		});
@@ -93,41 +97,44 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	if (
 		topic &&
 		Object.hasOwn(fields, 'default_topic') &&
-		!(wanted.topics ?? state?.topics ?? []).some(({code}) => code === topic)
+		!(declared.topics ?? state?.topics ?? []).some(({code}) => code === topic)
 	) {
-		faults.push({path: ['settings', 'default_topic'], message: `requires ${topic} in topics`});
+		problems.push({path: ['settings', 'default_topic'], message: `requires ${topic} in topics`});
 	}
-	const all = kinds.flatMap(kind => findChanges(kind, state, wanted));
+	const all = kinds.flatMap(kind => findChanges(kind, state, declared));
 	for (const change of all) {
-		faults.push(...findFaults(change, state, wanted, rules));
+		problems.push(...findProblems(change, state, declared, rules));
 	}
-	const made = all.filter(change => change.action !== 'remove' && !isEnded(change, rules.now));
+	const updates = all.filter(change => change.action !== 'remove' && !isEnded(change, rules.now));
 	const removed = all.filter(({action}) => action === 'remove').toReversed();
 	// Endpoints are removed first to make room, because their number is limited.
 	const room = removed.filter(({kind}) => kind === 'webhook');
-	return {changes: [...first, ...room, ...made, ...removed.filter(({kind}) => kind !== 'webhook')], faults};
+	return {changes: [...first, ...room, ...updates, ...removed.filter(({kind}) => kind !== 'webhook')], problems};
 }
 
-function findChanges<K extends Kind>(kind: K, state: WorkspaceState | undefined, file: WantedWorkspace): Change[] {
-	const section = file[sections[kind]] as ReadonlyArray<Wanted[K]> | undefined;
+function findChanges<K extends Kind>(kind: K, state: WorkspaceState | undefined, file: DeclaredWorkspace): Change[] {
+	const section = file[sections[kind]] as ReadonlyArray<DeclaredItems[K]> | undefined;
 	if (section === undefined) {
 		return [];
 	}
-	const known = byIdentity(kind, (state?.[sections[kind]] ?? []) as unknown as ReadonlyArray<Known[K] & Wanted[K]>);
-	const wanted = byIdentity(kind, section);
+	const known = byIdentity(
+		kind,
+		(state?.[sections[kind]] ?? []) as unknown as ReadonlyArray<Known[K] & DeclaredItems[K]>,
+	);
+	const declared = byIdentity(kind, section);
 	const changes: Array<Changes<K>> = [];
-	for (const [identity, item] of wanted) {
+	for (const [identity, item] of declared) {
 		const before = known.get(identity);
 		const fields = diffFields(item, before);
-		const shown = {workspace: file.name, kind, name: nameOf(item), fields};
+		const summary = {workspace: file.name, kind, name: nameOf(item), fields};
 		if (!before) {
-			changes.push({...shown, action: 'add', wanted: item});
+			changes.push({...summary, action: 'add', declared: item});
 		} else if (Object.keys(fields).length > 0) {
-			changes.push({...shown, action: 'change', wanted: item, known: before});
+			changes.push({...summary, action: 'change', declared: item, known: before});
 		}
 	}
 	for (const [identity, item] of known) {
-		if (!wanted.has(identity)) {
+		if (!declared.has(identity)) {
 			changes.push({workspace: file.name, kind, name: nameOf(item), fields: {}, action: 'remove', known: item});
 		}
 	}
@@ -135,20 +142,20 @@ function findChanges<K extends Kind>(kind: K, state: WorkspaceState | undefined,
 }
 
 /** Indexes items by their identity. A URL that is registered several times gets a suffix for each repetition. */
-function byIdentity<K extends Kind, Item extends Wanted[K]>(kind: K, items: readonly Item[]): Map<string, Item> {
-	const found = new Map<string, Item>();
+function byIdentity<K extends Kind, Item extends DeclaredItems[K]>(kind: K, items: readonly Item[]): Map<string, Item> {
+	const indexed = new Map<string, Item>();
 	for (const item of items) {
 		let identity = identityOf(kind, item);
-		while (found.has(identity)) {
+		while (indexed.has(identity)) {
 			identity += ' again';
 		}
-		found.set(identity, item);
+		indexed.set(identity, item);
 	}
-	return found;
+	return indexed;
 }
 
 /** The defaults of a new object. All other fields default to `null`. */
-const usual: Readonly<Record<string, unknown>> = {
+const fieldDefaults: Readonly<Record<string, unknown>> = {
 	active: true,
 	verified: false,
 	public: false,
@@ -162,43 +169,43 @@ const usual: Readonly<Record<string, unknown>> = {
 /** Fields that identify an object and therefore cannot differ. */
 const identifying = new Set(['mode', 'url', 'address', 'code']);
 
-function diffFields(wanted: object, before: object | undefined): Fields {
+function diffFields(declared: object, before: object | undefined): Fields {
 	const known = before as Readonly<Record<string, unknown>> | undefined;
-	const isNamed = !('address' in wanted || 'code' in wanted);
+	const isNamed = !('address' in declared || 'code' in declared);
 	return Object.fromEntries(
-		Object.entries(wanted).flatMap(([field, to]) => {
+		Object.entries(declared).flatMap(([field, to]) => {
 			const from = known?.[field];
-			const isSame = known ? JSON.stringify(from) === JSON.stringify(to) : to === (usual[field] ?? null);
+			const isSame = known ? JSON.stringify(from) === JSON.stringify(to) : to === (fieldDefaults[field] ?? null);
 			const isFixed = identifying.has(field) || (field === 'name' && isNamed);
 			return to === undefined || isSame || isFixed
 				? []
-				: [[field, known ? {from, to: shown(to)} : {to: shown(to)}]];
+				: [[field, known ? {from, to: masked(to)} : {to: masked(to)}]];
 		}),
 	);
 }
 
 /** Masks passwords, which a route may contain. */
-const shown = (value: unknown) => (typeof value === 'string' && value.includes('://') ? maskPasswords(value) : value);
+const masked = (value: unknown) => (typeof value === 'string' && value.includes('://') ? maskPasswords(value) : value);
 
 function flat({branding, ...settings}: Partial<Settings>): object {
-	const looks = Object.entries(branding ?? {}).map(([name, value]) => [`branding.${name}`, value]);
-	return {...settings, ...Object.fromEntries(looks)};
+	const brandingFields = Object.entries(branding ?? {}).map(([name, value]) => [`branding.${name}`, value]);
+	return {...settings, ...Object.fromEntries(brandingFields)};
 }
 
 /** Whether a change would create a key that has already expired. */
 function isEnded({kind, action, ...change}: Change, now: string): boolean {
-	const {wanted} = change as {wanted?: Wanted['key']};
-	return kind === 'key' && action === 'add' && (wanted?.expires_at ?? now) < now;
+	const {declared} = change as {declared?: DeclaredItems['key']};
+	return kind === 'key' && action === 'add' && (declared?.expires_at ?? now) < now;
 }
 
-function findFaults(
+function findProblems(
 	change: Change,
 	state: WorkspaceState | undefined,
-	file: WantedWorkspace,
-	{urlFault}: Rules,
-): readonly Fault[] {
+	file: DeclaredWorkspace,
+	{urlProblem}: Rules,
+): readonly Problem[] {
 	if (change.kind === 'domain' && change.action === 'change' && Object.hasOwn(change.fields, 'return_path_domain')) {
-		const path = ['domains', file.domains?.indexOf(change.wanted) ?? 0, 'return_path_domain'];
+		const path = ['domains', file.domains?.indexOf(change.declared) ?? 0, 'return_path_domain'];
 		return [{path, message: 'cannot change: remove the domain and add it again'}];
 	}
 	if (change.kind === 'domain' && change.action === 'remove') {
@@ -207,10 +214,10 @@ function findFaults(
 		return left ? [{path: ['domains'], message: `must include ${name}, the domain of ${left.address}`}] : [];
 	}
 	if (change.kind === 'webhook' && change.action === 'add') {
-		const fault = urlFault(change.wanted.url);
-		return fault === null
+		const problem = urlProblem(change.declared.url);
+		return problem === null
 			? []
-			: [{path: ['webhooks', file.webhooks?.indexOf(change.wanted) ?? 0, 'url'], message: fault}];
+			: [{path: ['webhooks', file.webhooks?.indexOf(change.declared) ?? 0, 'url'], message: problem}];
 	}
 	return [];
 }
@@ -225,12 +232,12 @@ type ApplyParts = {
 };
 
 /** The result of a change, with secrets that are shown only once. `undefined` if the store has changed in between. */
-export type Made = {readonly id?: string; readonly key?: string; readonly signing_secret?: string} | undefined;
+export type ChangeResult = {readonly id?: string; readonly key?: string; readonly signing_secret?: string} | undefined;
 
 type Of<K> = Extract<Change, {readonly kind: K}>;
 
 /** Performs one change. */
-export async function perform(parts: ApplyParts, change: Change): Promise<Made> {
+export async function perform(parts: ApplyParts, change: Change): Promise<ChangeResult> {
 	return await performChange(parts, change).catch(undefinedIfRefused);
 }
 
@@ -241,10 +248,10 @@ function undefinedIfRefused(error: unknown): undefined {
 	}
 }
 
-async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
+async function performChange(parts: ApplyParts, change: Change): Promise<ChangeResult> {
 	const {reader, write, tools, vault} = parts;
 	if (change.kind === 'workspace' && change.action === 'add') {
-		const input = {...toInput(change.wanted, vault), name: change.name};
+		const input = {...toInput(change.declared, vault), name: change.name};
 		return await write(trx => createWorkspace(trx, tools, input));
 	}
 	const workspaceId = (await findWorkspaceByName(reader, change.workspace))?.id;
@@ -254,7 +261,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	const context = {face: 'apply', workspaceId, mode: 'live', tools, vault: async () => vault} as const;
 	switch (change.kind) {
 		case 'workspace':
-			return await write(trx => changeWorkspace(trx, tools, workspaceId, toInput(change.wanted, vault)));
+			return await write(trx => changeWorkspace(trx, tools, workspaceId, toInput(change.declared, vault)));
 		case 'domain':
 			return await performDomain(parts, workspaceId, change);
 		case 'sender':
@@ -272,14 +279,18 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
  * Masks the passwords of the declared route if it equals the stored one, as in the state that it is compared with. Only
  * the vault can tell whether a password differs.
  */
-export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefined, vault: Vault): WantedWorkspace {
-	const {route} = wanted.settings ?? {};
+export function withKnownRoute(
+	declared: DeclaredWorkspace,
+	row: Workspace | undefined,
+	vault: Vault,
+): DeclaredWorkspace {
+	const {route} = declared.settings ?? {};
 	if (!row?.route || !route || !hasPassword(route)) {
-		return wanted;
+		return declared;
 	}
 	const stored = withPasswords(row.route, sealed => vault.open(row.id, sealed));
 	const isKnown = stored === withPasswords(route, password => password);
-	return isKnown ? {...wanted, settings: {...wanted.settings, route: maskPasswords(route)}} : wanted;
+	return isKnown ? {...declared, settings: {...declared.settings, route: maskPasswords(route)}} : declared;
 }
 
 /** Returns the input for a workspace change. Absent fields remain unchanged. */
@@ -298,17 +309,17 @@ async function performDomain(
 	{reader, write, tools, vault, ownHosts}: ApplyParts,
 	workspaceId: string,
 	change: Of<'domain'>,
-): Promise<Made> {
+): Promise<ChangeResult> {
 	if (change.action === 'add') {
 		const keys = await generateSigningKeys();
-		const {name, return_path_domain: returnPathDomain = null, link_host: host} = change.wanted;
+		const {name, return_path_domain: returnPathDomain = null, link_host: host} = change.declared;
 		const links = host ? {host, ownHosts} : null;
 		const input = {workspaceId, name, returnPathDomain, links, keys};
 		return (await write(trx => addDomain(trx, tools, vault, input)))?.domain;
 	}
 	const row = await findDomain(reader, workspaceId, change.name);
 	if (change.action === 'change') {
-		const {link_host: host = null} = change.wanted;
+		const {link_host: host = null} = change.declared;
 		return row && (await write(trx => changeLinkHost(trx, tools, row, host, ownHosts)));
 	}
 	return row && (await write(trx => removeDomain(trx, tools, row))) === undefined ? {} : undefined;
@@ -318,7 +329,7 @@ async function performSender(
 	{reader, write, tools, vault}: ApplyParts,
 	workspaceId: string,
 	change: Of<'sender'>,
-): Promise<Made> {
+): Promise<ChangeResult> {
 	const address = toAddress(change.name);
 	if (!address) {
 		return undefined;
@@ -333,8 +344,8 @@ async function performSender(
 		const input = {
 			workspaceId,
 			address,
-			name: change.wanted.name ?? null,
-			verified: change.wanted.verified ?? false,
+			name: change.declared.name ?? null,
+			verified: change.declared.verified ?? false,
 		};
 		return await write(async trx => {
 			const added = await addSender(trx, tools, vault, {...input, newKeys});
@@ -342,7 +353,7 @@ async function performSender(
 		});
 	}
 	const steps: SenderChange[] = [
-		...(name ? [{name: change.wanted.name ?? null}] : []),
+		...(name ? [{name: change.declared.name ?? null}] : []),
 		...(verified ? [verified.to ? ('verify' as const) : ('unverify' as const)] : []),
 		...switched,
 	];
@@ -357,19 +368,19 @@ async function changeInTurn(
 	tools: ActTools,
 	{id, workspace_id: workspaceId, address_key: addressKey}: Sender,
 	steps: readonly SenderChange[],
-): Promise<Made> {
+): Promise<ChangeResult> {
 	for (const step of steps) {
 		await changeSender(trx, tools, workspaceId, addressKey, step);
 	}
 	return {id};
 }
 
-async function performTopic(context: OperationContext, change: Of<'topic'>): Promise<Made> {
+async function performTopic(context: OperationContext, change: Of<'topic'>): Promise<ChangeResult> {
 	switch (change.action) {
 		case 'add':
-			return await performIn(createTopic, context, change.wanted);
+			return await performIn(createTopic, context, change.declared);
 		case 'change':
-			return await performIn(updateTopic, context, change.wanted);
+			return await performIn(updateTopic, context, change.declared);
 		case 'remove':
 			return await performIn(removeTopic, context, {code: change.name});
 	}
@@ -380,11 +391,11 @@ async function performWebhook(
 	{tools, vault}: Pick<ApplyParts, 'tools' | 'vault'>,
 	workspaceId: string,
 	change: Of<'webhook'>,
-): Promise<Made> {
+): Promise<ChangeResult> {
 	if (change.action === 'remove') {
 		return (await removeEndpoint(trx, tools, workspaceId, change.known.id)) ? {} : undefined;
 	}
-	const {url, mode, events, format, retry} = change.wanted;
+	const {url, mode, events, format, retry} = change.declared;
 	const {active, ...fields} = change.fields;
 	const isChanged = Object.keys(fields).length > 0;
 	const input = {workspaceId, events, format, retry};
@@ -397,7 +408,7 @@ async function performWebhook(
 	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
 }
 
-async function performKey(context: OperationContext, change: Of<'key'>): Promise<Made> {
+async function performKey(context: OperationContext, change: Of<'key'>): Promise<ChangeResult> {
 	if (change.action === 'remove') {
 		for (const id of change.known.ids) {
 			await performIn(revokeKey, context, {id}).catch(undefinedIfRefused);
@@ -405,10 +416,10 @@ async function performKey(context: OperationContext, change: Of<'key'>): Promise
 		return {};
 	}
 	if (change.action === 'change') {
-		const {scopes, rate_limit, expires_at} = change.wanted;
+		const {scopes, rate_limit, expires_at} = change.declared;
 		const [id] = change.known.ids;
 		return await performIn(changeKey, context, {id, ...defined({scopes, rate_limit, expires_at})});
 	}
-	const {row, key} = await performIn(createKey, context, change.wanted);
+	const {row, key} = await performIn(createKey, context, change.declared);
 	return {id: row.id, key};
 }

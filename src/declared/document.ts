@@ -10,11 +10,11 @@ import {maxEndpoints, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 export const documentVersion = 1;
 
 const maxItemCount = 10_000;
-const longest = 2000;
+const maxTextLength = 2000;
 
 const optional = <Schema extends TSchema>(value: Schema) => Type.Optional(Type.Union([value, Type.Null()]));
 const flag = Type.Optional(Type.Boolean());
-const text = Type.String({maxLength: longest});
+const text = Type.String({maxLength: maxTextLength});
 const label = Type.String({format: 'label'});
 const mode = Type.Optional(Type.Enum(['live', 'test']));
 const strict = {additionalProperties: false};
@@ -42,7 +42,7 @@ const settings = Type.Object(
 		default_topic: optional(Type.String({format: 'topic-code'})),
 		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
 		content_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
-		max_attachments: optional(Type.Integer({minimum: 0, maximum: widestAttachments.most})),
+		max_attachments: optional(Type.Integer({minimum: 0, maximum: widestAttachments.max})),
 		max_attachment_bytes: optional(Type.Integer({minimum: 1, maximum: widestAttachments.bytes})),
 		track_opens: flag,
 		track_clicks: flag,
@@ -109,23 +109,23 @@ export const documentSchema = Type.Object(
 );
 
 /** The type of a schema with all fields required except those in `Absent`. */
-type Whole<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
+type Complete<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
 	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
 >;
 
-export type Settings = Whole<typeof settings>;
+export type Settings = Complete<typeof settings>;
 
 /** An existing object of each kind. */
 export type Items = {
-	readonly domain: Whole<typeof domain, 'link_host'>;
+	readonly domain: Complete<typeof domain, 'link_host'>;
 	/** `verified` means that an operator verified the sender, regardless of DNS. */
-	readonly sender: Whole<typeof sender>;
+	readonly sender: Complete<typeof sender>;
 	/** Absent fields are `false` or `null`. */
-	readonly topic: Whole<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
+	readonly topic: Complete<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
 	/** Absent fields are `default`. */
-	readonly webhook: Whole<typeof webhook, 'format' | 'retry'>;
+	readonly webhook: Complete<typeof webhook, 'format' | 'retry'>;
 	/** `expires_at` is in the store's format. */
-	readonly key: Whole<typeof key>;
+	readonly key: Complete<typeof key>;
 };
 export type Kind = keyof Items;
 
@@ -142,7 +142,7 @@ export const kinds = Object.keys(sections) as readonly Kind[];
 type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
 
 /** An object as a file declares it. Absent fields remain unchanged. */
-export type Wanted = {
+export type DeclaredItems = {
 	readonly domain: With<Items['domain'], 'name'>;
 	readonly sender: With<Items['sender'], 'address'>;
 	readonly topic: Items['topic'];
@@ -156,18 +156,18 @@ type Sections<Each extends Record<Kind, unknown>> = {
 
 /** An existing workspace, and one as a file declares it. Absent sections remain unchanged. */
 export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
-export type WantedWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
-	Sections<Wanted>
+export type DeclaredWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
+	Sections<DeclaredItems>
 >;
 
 /** Returns the identifying name of an object within its kind and workspace, for people. */
-export function nameOf(item: Wanted[Kind]): string {
+export function nameOf(item: DeclaredItems[Kind]): string {
 	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
 	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;
 }
 
 /** Returns the identifying name for comparisons, in which addresses are normalized. */
-export function identityOf(kind: Kind, item: Wanted[Kind]): string {
+export function identityOf(kind: Kind, item: DeclaredItems[Kind]): string {
 	const name = nameOf(item);
 	return kind === 'sender' ? (toAddress(name)?.key ?? name) : name;
 }
@@ -179,6 +179,6 @@ export function domainOf(address: string): string {
 
 /** Returns `undefined` for an invalid address, which the schema rejects. */
 export function toAddress(text: string): Address | undefined {
-	const parsed = parseAddress(text, {utf8Local: false});
+	const parsed = parseAddress(text, {allowsUtf8Local: false});
 	return parsed.ok ? parsed.address : undefined;
 }

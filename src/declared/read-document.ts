@@ -1,14 +1,16 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
 import {compileCheck} from '../api/validate.ts';
-import {returnPathFault} from '../domains/domains.ts';
-import {linkHostFault} from '../domains/link-host.ts';
+import {returnPathProblem} from '../domains/domains.ts';
+import {linkHostProblem} from '../domains/link-host.ts';
 import {parseTime, storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {parseRoute} from '../mail/route.ts';
 import {
+	type DeclaredItems,
+	type DeclaredWorkspace,
 	documentSchema,
 	documentVersion,
 	domainOf,
@@ -16,22 +18,20 @@ import {
 	kinds,
 	type Settings,
 	sections,
-	type Wanted,
-	type WantedWorkspace,
 } from './document.ts';
 
 /** A problem with a document: the path of a field, and a clause that follows its name. */
-export type Fault = {readonly path: Path; readonly message: string};
+export type Problem = {readonly path: Path; readonly message: string};
 type Path = ReadonlyArray<string | number>;
 
 type ReadDocument =
 	| {
 			readonly ok: true;
-			readonly workspaces: readonly WantedWorkspace[];
-			readonly spell: (faults: readonly Fault[]) => string[];
+			readonly workspaces: readonly DeclaredWorkspace[];
+			readonly spell: (problems: readonly Problem[]) => string[];
 	  }
 	/** Each with line and field: `line 4: workspaces[0].name is required`. */
-	| {readonly ok: false; readonly faults: readonly string[]};
+	| {readonly ok: false; readonly problems: readonly string[]};
 
 const check = compileCheck(documentSchema);
 
@@ -45,39 +45,39 @@ export function readDocument(text: string): ReadDocument {
 		value = document.errors.length > 0 ? null : document.toJS();
 	} catch (error) {
 		// Thrown for aliases that expand without bound, and for documents that are nested too deeply.
-		return {ok: false, faults: [`line 1: ${(error as Error).message}`]};
+		return {ok: false, problems: [`line 1: ${(error as Error).message}`]};
 	}
 	if (document.errors.length > 0) {
 		return {
 			ok: false,
-			faults: document.errors.map(({pos, message}) => `line ${lines.linePos(pos[0]).line}: ${message}`),
+			problems: document.errors.map(({pos, message}) => `line ${lines.linePos(pos[0]).line}: ${message}`),
 		};
 	}
-	const spell = (faults: readonly Fault[]) =>
-		faults
+	const spell = (problems: readonly Problem[]) =>
+		problems
 			.map(({path, message}) => ({line: findLine(document, lines, path), text: `${spelled(path)} ${message}`}))
 			.toSorted((a, b) => a.line - b.line)
 			.map(({line, text}) => `line ${line}: ${text}`);
 	// The version is checked first, because a later one may have fields that this version does not know.
-	const given = Object(value).version;
-	if (Number.isInteger(given) && given !== documentVersion) {
-		const message = `is ${given}, but this mailctl reads version ${documentVersion}: use the mailctl that wrote the file, or export a new one`;
-		return {ok: false, faults: spell([{path: ['version'], message}])};
+	const version = Object(value).version;
+	if (Number.isInteger(version) && version !== documentVersion) {
+		const message = `is ${version}, but this mailctl reads version ${documentVersion}: use the mailctl that wrote the file, or export a new one`;
+		return {ok: false, problems: spell([{path: ['version'], message}])};
 	}
 	const violations = check(value);
 	if (violations.length > 0) {
-		return {ok: false, faults: spell(violations.map(({field, message}) => ({path: pathOf(field), message})))};
+		return {ok: false, problems: spell(violations.map(({field, message}) => ({path: pathOf(field), message})))};
 	}
-	const {workspaces} = value as {workspaces: readonly WantedWorkspace[]};
-	const faults: Fault[] = [];
+	const {workspaces} = value as {workspaces: readonly DeclaredWorkspace[]};
+	const problems: Problem[] = [];
 	const read = workspaces.map((workspace, index) =>
 		readWorkspace(workspace, (field, message) => {
-			faults.push({path: ['workspaces', index, ...field], message});
+			problems.push({path: ['workspaces', index, ...field], message});
 			return '';
 		}),
 	);
-	faults.push(...twice(workspaces.map(({name}) => name)).map(n => ({path: ['workspaces', n], message: again})));
-	return faults.length > 0 ? {ok: false, faults: spell(faults)} : {ok: true, workspaces: read, spell};
+	problems.push(...twice(workspaces.map(({name}) => name)).map(n => ({path: ['workspaces', n], message: again})));
+	return problems.length > 0 ? {ok: false, problems: spell(problems)} : {ok: true, workspaces: read, spell};
 }
 
 /** Records the problem of a field. The returned string stands in for its value, which is never used. */
@@ -91,9 +91,9 @@ function twice(names: readonly string[]): number[] {
 }
 
 /** Returns the workspace with every value in its stored form. */
-function readWorkspace(workspace: WantedWorkspace, refuse: Refuse): WantedWorkspace {
+function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWorkspace {
 	const {settings, domains, senders, webhooks, keys} = workspace;
-	const read: WantedWorkspace = {
+	const read: DeclaredWorkspace = {
 		...workspace,
 		...(settings && {settings: readSettings(settings, refuse)}),
 		...(domains && {domains: domains.map((item, n) => readDomain(item, ['domains', n], refuse))}),
@@ -104,7 +104,7 @@ function readWorkspace(workspace: WantedWorkspace, refuse: Refuse): WantedWorksp
 	};
 	// The same URL may be registered several times.
 	for (const kind of kinds.filter(each => each !== 'webhook')) {
-		const items = (read[sections[kind]] ?? []) as ReadonlyArray<Wanted[typeof kind]>;
+		const items = (read[sections[kind]] ?? []) as ReadonlyArray<DeclaredItems[typeof kind]>;
 		for (const index of twice(items.map(item => identityOf(kind, item)))) {
 			refuse([sections[kind], index], again);
 		}
@@ -123,9 +123,9 @@ function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Sett
 	const {locale, route, branding} = settings;
 	const parsed = route ? parseRoute(route) : undefined;
 	if (parsed && !parsed.ok) {
-		refuse(['settings', 'route'], parsed.fault);
+		refuse(['settings', 'route'], parsed.problem);
 	}
-	const look = (field: string, message: string) => refuse(['settings', 'branding', field], message);
+	const refuseBranding = (field: string, message: string) => refuse(['settings', 'branding', field], message);
 	const {logo_url: logo, accent} = branding ?? {};
 	return {
 		...settings,
@@ -133,9 +133,11 @@ function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Sett
 		...(branding && {
 			branding: {
 				...branding,
-				...(logo && {logo_url: validLogoUrl(logo) ?? look('logo_url', 'must be an https URL of an image')}),
+				...(logo && {
+					logo_url: validLogoUrl(logo) ?? refuseBranding('logo_url', 'must be an https URL of an image'),
+				}),
 				...(accent && {
-					accent: validAccent(accent) ?? look('accent', 'must be six hex digits such as #0a7d4f'),
+					accent: validAccent(accent) ?? refuseBranding('accent', 'must be six hex digits such as #0a7d4f'),
 				}),
 			},
 		}),
@@ -144,25 +146,25 @@ function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Sett
 
 const domainForm = 'must be a full name such as shop.example';
 
-function readDomain(item: Wanted['domain'], path: Path, refuse: Refuse): Wanted['domain'] {
+function readDomain(item: DeclaredItems['domain'], path: Path, refuse: Refuse): DeclaredItems['domain'] {
 	const name = parseDomain(item.name) ?? refuse([...path, 'name'], domainForm);
 	const ownPath = [...path, 'return_path_domain'];
-	const given = item.return_path_domain;
-	const own = given ? (parseDomain(given) ?? refuse(ownPath, domainForm)) : given;
-	const fault = returnPathFault(name, own ?? null);
-	if (fault !== null) {
-		refuse(ownPath, fault);
+	const returnPath = item.return_path_domain;
+	const own = returnPath ? (parseDomain(returnPath) ?? refuse(ownPath, domainForm)) : returnPath;
+	const problem = returnPathProblem(name, own ?? null);
+	if (problem !== null) {
+		refuse(ownPath, problem);
 	}
 	const linksPath = [...path, 'link_host'];
 	const links = item.link_host ? (parseDomain(item.link_host) ?? refuse(linksPath, domainForm)) : item.link_host;
-	const linksFault = linkHostFault({name, return_path_domain: own ?? null}, links ?? null);
-	if (linksFault !== null) {
-		refuse(linksPath, linksFault);
+	const linksProblem = linkHostProblem({name, return_path_domain: own ?? null}, links ?? null);
+	if (linksProblem !== null) {
+		refuse(linksPath, linksProblem);
 	}
 	return {name, ...(own !== undefined && {return_path_domain: own}), ...(links !== undefined && {link_host: links})};
 }
 
-function readKey(item: Wanted['key'], path: Path, refuse: Refuse): Wanted['key'] {
+function readKey(item: DeclaredItems['key'], path: Path, refuse: Refuse): DeclaredItems['key'] {
 	const {rate_limit: limit, expires_at: expires, scopes} = item;
 	if (limit && readRateLimit(limit) === undefined) {
 		refuse([...path, 'rate_limit'], 'must be requests/seconds such as 6000/60, or 0 for no limit');
@@ -190,9 +192,9 @@ function spelled(path: Path): string {
 /** Returns the line of the node at a path, or of its nearest existing ancestor. */
 function findLine(document: Document, lines: LineCounter, path: Path): number {
 	for (let length = path.length; length > 0; length--) {
-		const found = document.getIn(path.slice(0, length), true);
-		if (isNode(found) && found.range) {
-			return lines.linePos(found.range[0]).line;
+		const node = document.getIn(path.slice(0, length), true);
+		if (isNode(node) && node.range) {
+			return lines.linePos(node.range[0]).line;
 		}
 	}
 	return 1;

@@ -1,6 +1,6 @@
 import {objectOf, parsedJson} from '../kit/exact-json.ts';
 import type {Phase} from '../mail/outcome.ts';
-import type {Answer} from '../net/provider-client.ts';
+import type {ProviderResponse} from '../net/provider-client.ts';
 import type {RelayApi} from '../net/relay-url.ts';
 
 /** A provider's API response, expressed as the SMTP reply with the same meaning. */
@@ -8,7 +8,7 @@ type ApiReply = {readonly phase: Phase; readonly code: number; readonly text: st
 
 type Meaning = Omit<ApiReply, 'text'> & {readonly enhanced: string};
 
-const taken: Meaning = {phase: 'dot', code: 250, enhanced: '2.0.0'};
+const accepted: Meaning = {phase: 'dot', code: 250, enhanced: '2.0.0'};
 /** The key, signature, account or path is wrong. This is a configuration error, so the message stays queued. */
 const lockedOut: Meaning = {phase: 'auth', code: 535, enhanced: '5.7.8'};
 /** The account is not allowed to send at the moment. */
@@ -31,10 +31,10 @@ const byStatus: ReadonlyMap<number, Meaning> = new Map([
 	[429, throttled],
 ]);
 
-type Word = readonly [RegExp, Meaning];
+type ErrorPattern = readonly [RegExp, Meaning];
 
 /** Patterns for errors whose HTTP status is not specific enough, matched in order against `name: message`. */
-const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
+const byWords: Readonly<Record<RelayApi, readonly ErrorPattern[]>> = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/CommonErrors.html */
 	ses: [
 		[/^(?:AccountSuspended|SendingPaused)/, halted],
@@ -57,27 +57,27 @@ const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
 };
 
 /** Converts a provider's API response to an SMTP reply. Errors not known to be permanent count as temporary. */
-export function readApiAnswer(api: RelayApi, {status, headers, body}: Answer): ApiReply {
+export function readApiAnswer(api: RelayApi, {status, headers, body}: ProviderResponse): ApiReply {
 	const said = objectOf(parsedJson(body));
-	const words = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no error text';
-	const error = [nameOf(api, headers, said), words].filter(Boolean).join(': ');
+	const message = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no error text';
+	const error = [nameOf(api, headers, said), message].filter(Boolean).join(': ');
 	const isSpoken = status < 500 && status !== 401 && status !== 403 && status !== 429;
 	const named = isSpoken ? byWords[api].find(([form]) => form.test(error))?.[1] : undefined;
 	if (status >= 200 && status < 300 && (api !== 'postmark' || named === undefined)) {
 		const id = textOf(said.MessageId ?? said.MessageID ?? said.id).replace(/[<>\s]/g, '');
-		return toReply(taken, id === '' ? 'Ok' : `Ok: queued as ${id}`);
+		return toReply(accepted, id === '' ? 'Ok' : `Ok: queued as ${id}`);
 	}
 	const meaning = named ?? byStatus.get(status) ?? failing;
 	const wait = Number(headers['retry-after']);
 	return toReply(meaning, `${error} (HTTP ${status})${wait > 0 ? `, try again in ${Math.ceil(wait)} seconds` : ''}`);
 }
 
-function toReply({phase, code, enhanced}: Meaning, words: string): ApiReply {
-	return {phase, code, text: `${enhanced} ${words}`};
+function toReply({phase, code, enhanced}: Meaning, text: string): ApiReply {
+	return {phase, code, text: `${enhanced} ${text}`};
 }
 
 /** Returns the provider's name for an error: SES sends it in a header field, Postmark as a number. */
-function nameOf(api: RelayApi, headers: Answer['headers'], said: Readonly<Record<string, unknown>>): string {
+function nameOf(api: RelayApi, headers: ProviderResponse['headers'], said: Readonly<Record<string, unknown>>): string {
 	const type = api === 'ses' ? textOf(headers['x-amzn-errortype'] ?? said.__type) : textOf(said.ErrorCode);
 	return type.replace(/^.*#|:.*$/g, '');
 }

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {toBuffer} from '../kit/text.ts';
 import {signAws} from '../net/aws-signature.ts';
-import {type Asked, type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
+import {type ProviderClient, ProviderHostError, type ProviderRequest} from '../net/provider-client.ts';
 import {conceal, type Login, type RelayApi} from '../net/relay-url.ts';
 import {readApiAnswer} from './api-answer.ts';
 import type {Dialogue} from './dialogue.ts';
@@ -46,15 +46,15 @@ export async function sendByApi(
 	if (typeof request === 'string') {
 		return {by: 'size', phase: 'ehlo', text: `${host.name} cannot send this message unchanged: ${request}`};
 	}
-	const {url, asked} = request;
+	const {url, init} = request;
 	dialogue.sent(`POST ${url.href}`);
-	dialogue.sent(asked.body);
+	dialogue.sent(init.body);
 	try {
-		const answer = await sending.client.ask(host.api, url, asked);
-		const {phase, code, text} = readApiAnswer(host.api, answer);
+		const response = await sending.client.ask(host.api, url, init);
+		const {phase, code, text} = readApiAnswer(host.api, response);
 		const reply = {code, lines: [conceal(login, text)]};
 		dialogue.received(reply);
-		if (atGateway.has(answer.status)) {
+		if (atGateway.has(response.status)) {
 			return {by: 'loss', phase: 'dot', text: conceal(login, text)};
 		}
 		return code < 400
@@ -70,7 +70,7 @@ export async function sendByApi(
 	}
 }
 
-type Request = {readonly url: URL; readonly asked: Asked & {readonly body: Buffer}};
+type Request = {readonly url: URL; readonly init: ProviderRequest & {readonly body: Buffer}};
 
 const requests: Readonly<
 	Record<RelayApi, (host: string, job: Delivery, login: Login, how: Omit<Sending, 'dialogue'>) => Request | string>
@@ -93,8 +93,8 @@ const requests: Readonly<
 	mailgun(host, {envelope: {to}, data}, {user: domain, password: key}) {
 		// The boundary is a hash of the message, so the message cannot contain it.
 		const boundary = createHash('sha256').update(data).digest('hex');
-		const part = (name: string, rest: string) =>
-			`--${boundary}\r\nContent-Disposition: form-data; name="${name}"${rest}`;
+		const part = (name: string, suffix: string) =>
+			`--${boundary}\r\nContent-Disposition: form-data; name="${name}"${suffix}`;
 		const body = Buffer.concat([
 			Buffer.from(`${part('to', '')}\r\n\r\n${to}\r\n`),
 			Buffer.from(`${part('message', '; filename="message.eml"')}\r\nContent-Type: message/rfc822\r\n\r\n`),
@@ -119,7 +119,7 @@ const requests: Readonly<
 };
 
 function post(url: URL, body: Buffer, headers: Readonly<Record<string, string>>): Request {
-	return {url, asked: {method: 'POST', headers, body}};
+	return {url, init: {method: 'POST', headers, body}};
 }
 
 const jsonOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));

@@ -35,10 +35,10 @@ export type Plan = {
 	readonly source: Source | undefined;
 	readonly hello: Hello;
 	/** STARTTLS has failed at this address, so `hello` is `none`. */
-	readonly tlsFailed: boolean;
-	readonly plainHelo: boolean;
+	readonly hasTlsFailed: boolean;
+	readonly isHeloOnly: boolean;
 	/** The mail server mishandles pipelined commands. */
-	readonly lockStep: boolean;
+	readonly isLockStep: boolean;
 };
 
 /**
@@ -50,7 +50,7 @@ export type TryLimits = {
 	/** Reports whether the data is being sent, in which case the message may get delivered. */
 	readonly committed: (committed: boolean) => void;
 	/** Whether no further conversation may start. */
-	readonly over: () => boolean;
+	readonly isOver: () => boolean;
 	readonly done: () => void;
 };
 
@@ -113,9 +113,9 @@ export async function converse(
 			localAddress: source?.address,
 			secureContexts: options.secureContexts,
 			hello: plan.hello,
-			tlsFailed: plan.tlsFailed,
+			hasTlsFailed: plan.hasTlsFailed,
 			clock,
-			plainHelo: plan.plainHelo,
+			isHeloOnly: plan.isHeloOnly,
 			opened,
 			dialogue,
 		}));
@@ -128,7 +128,7 @@ export async function converse(
 		return null;
 	}
 	let senderAcceptedAt: string | null = null;
-	const how = {notify: options.notify, lockStep: plan.lockStep};
+	const how = {notify: options.notify, isLockStep: plan.isLockStep};
 	const transaction = await transact(session, job, how, timeouts, {
 		senderAccepted() {
 			senderAcceptedAt = storeTime(clock.now());
@@ -198,7 +198,7 @@ export async function readyForNext(
 	const {connection} = session;
 	if (connection.lost() === null && (await recover(session, transaction, timeouts))) {
 		// A session without TLS because the handshake failed is not reused: TLS may work for the next message.
-		if (session.mails < mailsPerSession && !session.tlsFailed) {
+		if (session.messageCount < mailsPerSession && !session.hasTlsFailed) {
 			return session;
 		}
 	}
@@ -215,14 +215,14 @@ export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | nu
 	if (tls === null) {
 		return null;
 	}
-	const judged = policy?.kind !== 'tlsa' || policy.records.length > 0;
-	const verified = judged && tls.failure === null ? 'verified' : 'unverified';
+	const isJudged = policy?.kind !== 'tlsa' || policy.records.length > 0;
+	const verified = isJudged && tls.failure === null ? 'verified' : 'unverified';
 	const by =
 		policy === undefined
 			? ''
 			: policy.kind === 'tlsa'
 				? ' (DANE)'
-				: policy.enforce
+				: policy.isEnforced
 					? ' (MTA-STS)'
 					: ' (MTA-STS testing)';
 	return `${tls.text} ${verified}${by}`;
@@ -236,9 +236,9 @@ function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Acc
 		return {policy: type, result: end.failure};
 	}
 	if (tls !== null) {
-		const wrong = policy?.kind === 'sts' ? (policy.names ? tls.failure : 'validation-failure') : null;
+		const wrong = policy?.kind === 'sts' ? (policy.isHostListed ? tls.failure : 'validation-failure') : null;
 		return {policy: type, result: wrong ?? 'success'};
 	}
-	const before = end.phase === 'connect' || end.phase === 'greeting' || end.phase === 'ehlo';
-	return before || plan.hello === 'none' ? undefined : {policy: type, result: 'starttls-not-supported'};
+	const isBeforeTls = end.phase === 'connect' || end.phase === 'greeting' || end.phase === 'ehlo';
+	return isBeforeTls || plan.hello === 'none' ? undefined : {policy: type, result: 'starttls-not-supported'};
 }

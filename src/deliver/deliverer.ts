@@ -10,7 +10,7 @@ import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Apis} from './api-host.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import {Families, findMxHosts, type LookUp, type NoHost, RelayHosts} from './find-hosts.ts';
-import {createDemands, type Host, sameHost, sourceFor} from './host.ts';
+import {createDemands, type Host, isSameHost, sourceFor} from './host.ts';
 import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery.ts';
 import {SecureContexts, type Session} from './open-session.ts';
 import {ConnectionPool, type Slot} from './pool.ts';
@@ -83,7 +83,7 @@ export class Deliverer {
 	readonly #options: DelivererOptions;
 	readonly #pool: ConnectionPool;
 	readonly #findHosts: ReturnType<typeof hostFinder>;
-	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted' | 'isAllowed' | 'silence'>;
+	readonly #tryOptions: Omit<TryOptions, 'sources' | 'isRelay' | 'notify' | 'accepted' | 'isAllowed' | 'silence'>;
 
 	constructor(options: DelivererOptions) {
 		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, apis} = options;
@@ -139,7 +139,7 @@ export class Deliverer {
 			at: storeTime(clock.now()),
 		});
 
-		if (job.simulated || job.destination === simulatorDomain) {
+		if (job.isSimulated || job.destination === simulatorDomain) {
 			const outcome = simulate(simulatorKind(job.envelope.to), job.attempt);
 			const reply = simulatedReply(outcome);
 			const at = storeTime(begun);
@@ -171,30 +171,30 @@ export class Deliverer {
 		}
 		const {terms} = job;
 		// A recipient that was attempted before tries the next host in turn first.
-		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
-		const asked = this.#pool.acquire(site, limit, {
-			fits: session => serves(session, wanted, terms),
+		const candidates = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
+		const pendingSlot = this.#pool.acquire(site, limit, {
+			fits: session => canCarry(session, candidates, terms),
 			workspaceId: job.workspaceId,
 			waitMs: job.endsAt - clock.now(),
 			precedence: job.precedence,
 			signal,
 		});
 		expected();
-		const slot = await asked;
+		const slot = await pendingSlot;
 		if (slot === null) {
 			return result({kind: 'released'}, [], null);
 		}
 		let used: Used | null = null;
-		let accepted = false;
+		let isAccepted = false;
 		try {
 			const {session, isAllowed} = slot;
 			const options = {...this.#tryOptions, ...onTerms(terms), isAllowed, silence: this.#silenceOf(site, slot)};
-			const tried = await tryHosts(job, found, session, options, signal);
-			used = tried.used;
-			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
-			return result(tried.outcome, tried.attempts, tried.sentAt);
+			const tryResult = await tryHosts(job, found, session, options, signal);
+			used = tryResult.used;
+			isAccepted = tryResult.outcome.kind === 'delivered' || tryResult.outcome.kind === 'relayed';
+			return result(tryResult.outcome, tryResult.attempts, tryResult.sentAt);
 		} finally {
-			void this.#giveBack(slot, used, terms, accepted ? undefined : judged?.(job.recipientId)); // RSET and QUIT take time.
+			void this.#giveBack(slot, used, terms, isAccepted ? undefined : judged?.(job.recipientId)); // RSET and QUIT take time.
 		}
 	}
 
@@ -228,22 +228,22 @@ function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply):
 }
 
 /** Whether an idle session may carry a message that has these hosts and terms. */
-function serves({host, localAddress, mails}: Session, hosts: readonly Host[], terms: Terms): boolean {
+function canCarry({host, localAddress, messageCount}: Session, hosts: readonly Host[], terms: Terms): boolean {
 	return (
-		mails < terms.mailsPerSession &&
+		messageCount < terms.mailsPerSession &&
 		sourceFor(terms.sources, host.address)?.address === localAddress &&
-		hosts.some(candidate => sameHost(candidate, host))
+		hosts.some(candidate => isSameHost(candidate, host))
 	);
 }
 
 /**
  * What acceptance by a host means. If a relay's 250 is not the final result, its report of success is requested too.
  */
-function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'> {
-	const relay = nextHop.kind === 'relay';
-	return relay && nextHop.acceptMeans === 'sent'
-		? {sources, relay, notify: 'SUCCESS,FAILURE', accepted: 'relayed'}
-		: {sources, relay, notify: 'FAILURE', accepted: 'delivered'};
+function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'isRelay' | 'notify' | 'accepted'> {
+	const isRelay = nextHop.kind === 'relay';
+	return isRelay && nextHop.acceptMeans === 'sent'
+		? {sources, isRelay, notify: 'SUCCESS,FAILURE', accepted: 'relayed'}
+		: {sources, isRelay, notify: 'FAILURE', accepted: 'delivered'};
 }
 
 function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[] | NoHost> {

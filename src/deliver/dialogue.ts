@@ -62,18 +62,18 @@ export class Dialogue {
 
 function lines(entries: readonly Entry[], begun: number): string[] {
 	const all: string[] = [];
-	let asked = false; // The server waits for part of the credentials (RFC 4954 §4).
+	let isChallenged = false; // The server waits for part of the credentials (RFC 4954 §4).
 	for (const entry of entries) {
-		for (const line of toLines(entry, asked)) {
+		for (const line of toLines(entry, isChallenged)) {
 			const ms = String(Math.round(entry.at - begun)).padStart(6);
 			all.push(`${ms} ${entry.by}: ${line.slice(0, maxShownOfLine).replace(unsafe, ' ').trimEnd()}`);
 		}
-		asked = 'reply' in entry && entry.reply.code === 334;
+		isChallenged = 'reply' in entry && entry.reply.code === 334;
 	}
 	return all;
 }
 
-function toLines(entry: Entry, asked: boolean): string[] {
+function toLines(entry: Entry, isChallenged: boolean): string[] {
 	if ('reply' in entry) {
 		const {code, lines} = entry.reply;
 		return lines.map((line, n) => `${code}${n < lines.length - 1 ? '-' : ' '}${line}`);
@@ -86,14 +86,16 @@ function toLines(entry: Entry, asked: boolean): string[] {
 	}
 	// An entry may hold several pipelined commands.
 	const commands = entry.line.split('\r\n').slice(0, -1);
-	return asked ? commands.map(() => mask) : commands.map(line => line.replace(/^(AUTH \S+) .*/i, `$1 ${mask}`));
+	return isChallenged
+		? commands.map(() => mask)
+		: commands.map(line => line.replace(/^(AUTH \S+) .*/i, `$1 ${mask}`));
 }
 
 /** Cuts the middle of a long dialogue, because its beginning and end are the most informative. */
 function shortened(lines: readonly string[]): string {
-	const whole = lines.join('\n');
-	if (Buffer.byteLength(whole) <= maxShown) {
-		return whole;
+	const text = lines.join('\n');
+	if (Buffer.byteLength(text) <= maxShown) {
+		return text;
 	}
 	const head: string[] = [];
 	const tail: string[] = [];
@@ -145,12 +147,12 @@ function replyCode(line: string): number | null {
 /** Splits the bytes from a server into replies, within fixed limits. */
 export class ReplyReader {
 	/** The beginning of an incomplete line. */
-	#rest: Buffer | null = null;
+	#partialLine: Buffer | null = null;
 	#lines: string[] = [];
 	/** The code of the lines so far, or `null` before the first line. */
 	#code: number | null = null;
 	/** The octets retained in the lines. */
-	#kept = 0;
+	#retained = 0;
 	/** The octets received since the last reply, and the number of lines without a code. */
 	#sent = 0;
 	#strays = 0;
@@ -160,14 +162,16 @@ export class ReplyReader {
 	 * a reply, so the next one counts. Returns an error text if the bytes are invalid; the reader is unusable after
 	 * that.
 	 */
-	push(chunk: Buffer, found: (reply: RawReply) => void, stray: (line: string) => void): string | null {
+	push(chunk: Buffer, onReply: (reply: RawReply) => void, stray: (line: string) => void): string | null {
 		let start = 0;
 		for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
 			const line =
-				this.#rest === null ? textOf(chunk, start, end) : textOf(this.#added(chunk.subarray(start, end)));
+				this.#partialLine === null
+					? textOf(chunk, start, end)
+					: textOf(this.#added(chunk.subarray(start, end)));
 			this.#sent += end + 1 - start;
 			start = end + 1;
-			this.#rest = null;
+			this.#partialLine = null;
 			if (this.#sent > maxReceivedBytes) {
 				return tooMuch;
 			}
@@ -186,41 +190,41 @@ export class ReplyReader {
 			}
 			const code = this.#code !== null && this.#code < 500 && next >= 500 ? this.#code : next;
 			this.#code = code;
-			this.#kept += line.length;
-			if (this.#kept <= maxTextLength) {
+			this.#retained += line.length;
+			if (this.#retained <= maxTextLength) {
 				this.#lines.push(line.slice(4));
 			}
 			if (line.charCodeAt(3) !== hyphen) {
-				found({code, lines: this.#lines});
+				onReply({code, lines: this.#lines});
 				this.#lines = [];
 				this.#code = null;
-				this.#kept = 0;
+				this.#retained = 0;
 				this.#sent = 0;
 				this.#strays = 0;
 			}
 		}
 		if (start < chunk.length) {
 			this.#sent += chunk.length - start;
-			this.#rest = this.#added(chunk.subarray(start));
+			this.#partialLine = this.#added(chunk.subarray(start));
 		}
 		return this.#sent > maxReceivedBytes ? tooMuch : null;
 	}
 
 	/** Whether part of a line or reply has arrived and the rest is missing. */
 	get isPartial(): boolean {
-		return this.#rest !== null || this.#code !== null;
+		return this.#partialLine !== null || this.#code !== null;
 	}
 
 	/** Whether that part is the beginning of a reply. */
 	get isBegun(): boolean {
-		const rest = this.#rest?.toString('latin1', 0, 4);
-		return this.#code !== null || (rest !== undefined && /^[2-5](?:\d(?:\d[ \r-]?)?)?$/.test(rest));
+		const prefix = this.#partialLine?.toString('latin1', 0, 4);
+		return this.#code !== null || (prefix !== undefined && /^[2-5](?:\d(?:\d[ \r-]?)?)?$/.test(prefix));
 	}
 
 	/** Appends bytes to the current line, up to the maximum length. */
 	#added(bytes: Buffer): Buffer {
-		const more = bytes.subarray(0, maxLineLength - (this.#rest?.length ?? 0));
-		return this.#rest === null ? more : Buffer.concat([this.#rest, more]);
+		const more = bytes.subarray(0, maxLineLength - (this.#partialLine?.length ?? 0));
+		return this.#partialLine === null ? more : Buffer.concat([this.#partialLine, more]);
 	}
 }
 

@@ -2,9 +2,9 @@ import {lookup} from 'node:dns/promises';
 import {isIP, isIPv6} from 'node:net';
 import {networkInterfaces} from 'node:os';
 import type {Clock} from '../kit/clock.ts';
-import {lot} from '../kit/collections.ts';
+import {hash32} from '../kit/collections.ts';
 import {suppresses} from '../mail/bounce.ts';
-import type {Asked, BounceCategory, Outcome, TlsResult} from '../mail/outcome.ts';
+import type {BounceCategory, Outcome, PreviousAttempt, TlsResult} from '../mail/outcome.ts';
 import {cappedWait, type RetrySchedule} from '../mail/retry.ts';
 import type {Source} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
@@ -31,10 +31,10 @@ export type Seeking = {
 	readonly recipientId: string;
 	readonly terms: {readonly sources: readonly Source[]};
 	/** The hosts of earlier attempts, in order. */
-	readonly asked?: readonly Asked[];
+	readonly asked?: readonly PreviousAttempt[];
 	/** Whether an earlier attempt was deferred as `unknown_domain` or `no_address`, long enough ago to confirm it. */
-	readonly nxdomainBefore?: boolean;
-	readonly noAddressBefore?: boolean;
+	readonly wasNxdomain?: boolean;
+	readonly hadNoAddress?: boolean;
 };
 
 /** The maximum number of addresses per attempt (R1.6). */
@@ -56,13 +56,13 @@ export async function findMxHosts(
 	recipient: Seeking,
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
-	const {nxdomainBefore = false, noAddressBefore = false} = recipient;
-	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
+	const {wasNxdomain = false, hadNoAddress = false} = recipient;
+	const answer = await options.resolver.mx(domain, wasNxdomain || hadNoAddress);
 	switch (answer.kind) {
 		case 'failed':
 			return dnsFailure(`the MX lookup for ${domain} failed: ${answer.code}`);
 		case 'nxdomain':
-			return unknownDomain(domain, nxdomainBefore);
+			return unknownDomain(domain, wasNxdomain);
 		case 'nodata':
 			return findHostAddresses([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
@@ -78,12 +78,12 @@ async function findHostAddresses(
 	recipient: Seeking,
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
-	const {terms, noAddressBefore = false, asked = []} = recipient;
+	const {terms, hadNoAddress = false, asked = []} = recipient;
 	const families = await options.families.of(terms.sources);
 	const lotOf = createLots(recipient);
 	const lookUp = async ({exchange: host}: MxRecord) => {
-		const found = await hostAddresses(host, noAddressBefore, families, options.resolver, lotOf);
-		return {host, ...found, demand: found.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
+		const result = await hostAddresses(host, hadNoAddress, families, options.resolver, lotOf);
+		return {host, ...result, demand: result.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
 	};
 	const hosts: Host[] = [];
 	let unasked = 0;
@@ -93,14 +93,14 @@ async function findHostAddresses(
 	let refused: string | null = null;
 	// The first host alone is enough for most messages.
 	for (let at = 0; at < exchanges.length && !isEnd && unasked < maxAddresses; ) {
-		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - unasked : hostsAtOnce;
-		const wave = exchanges.slice(at, at + usual);
+		const batchSize = at === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - unasked : hostsAtOnce;
+		const wave = exchanges.slice(at, at + batchSize);
 		at += wave.length;
-		const isWhole = usual === hostsAtOnce;
-		for (const found of await Promise.all(wave.map(lookUp))) {
-			const {host, addresses, demand} = found;
-			failure ??= found.failure;
-			isEnd ||= found.failure !== null && isWhole;
+		const isWhole = batchSize === hostsAtOnce;
+		for (const result of await Promise.all(wave.map(lookUp))) {
+			const {host, addresses, demand} = result;
+			failure ??= result.failure;
+			isEnd ||= result.failure !== null && isWhole;
 			if (addresses.some(address => options.ownAddresses.has(address))) {
 				// RFC 5321 §5.1: this host and all less preferred ones would send the message back to this system.
 				refused = `the mail for ${domain} would loop: ${host} is this system`;
@@ -115,8 +115,8 @@ async function findHostAddresses(
 			const allowed = addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
 			refused ??= allowed.length < addresses.length ? `${host} has no public address` : null;
 			const common = {name: host, port: options.port, implicitTls: false, login: null};
-			const wanted = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
-			hosts.push(...allowed.map(address => ({...common, ...wanted, address})));
+			const tlsOptions = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
+			hosts.push(...allowed.map(address => ({...common, ...tlsOptions, address})));
 			unasked += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
 		}
 	}
@@ -144,7 +144,7 @@ async function findHostAddresses(
 	}
 	return others.length > 0
 		? refusal('network', '5.4.4', `no mail server of ${domain} has a public address`)
-		: noAddress(domain, noAddressBefore);
+		: noAddress(domain, hadNoAddress);
 }
 
 /**
@@ -153,15 +153,15 @@ async function findHostAddresses(
  */
 async function hostAddresses(
 	host: string,
-	fresh: boolean,
+	shouldBypassCache: boolean,
 	families: Reachable,
 	resolver: Resolver,
-	lotOf: Lots,
+	lotOf: RandomRank,
 ): Promise<{addresses: string[]; failure: string | null}> {
 	const none: DnsAnswer<string> = {kind: 'nodata'};
 	const [v6, v4] = await Promise.all([
-		families.v6 ? resolver.aaaa(host, fresh) : none,
-		families.v4 ? resolver.a(host, fresh) : none,
+		families.v6 ? resolver.aaaa(host, shouldBypassCache) : none,
+		families.v4 ? resolver.a(host, shouldBypassCache) : none,
 	]);
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
@@ -187,13 +187,15 @@ async function otherAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Reachable,
 	resolver: Resolver,
-	lotOf: Lots,
+	lotOf: RandomRank,
 ): Promise<readonly string[]> {
 	if (v4 && v6) {
 		return [];
 	}
-	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, lotOf)));
-	return found.flatMap(({addresses}) => addresses);
+	const results = await Promise.all(
+		hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, lotOf)),
+	);
+	return results.flatMap(({addresses}) => addresses);
 }
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
@@ -206,12 +208,12 @@ function isNullMx(records: readonly MxRecord[]): boolean {
 // Other names are rejected because host names end up in commands, logs and certificate checks.
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
-type Lots = (name: string) => number;
+type RandomRank = (name: string) => number;
 
 /** Returns a function that gives each name a random number, different for each recipient and attempt. */
-function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): Lots {
+function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): RandomRank {
 	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
-	return name => lot(seed, name);
+	return name => hash32(seed, name);
 }
 
 /** Returns a domain's valid MX hosts by preference, those of equal preference in the recipient's random order. */
@@ -225,27 +227,27 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
 	if (all.length < 2) {
 		return all;
 	}
-	const lots = all.map(one => ({one, drawn: lotOf(one)}));
-	return lots.sort((a, b) => a.drawn - b.drawn).map(({one}) => one);
+	const ranked = all.map(one => ({one, drawn: lotOf(one)}));
+	return ranked.sort((a, b) => a.drawn - b.drawn).map(({one}) => one);
 }
 
 /**
  * Puts hosts not tried yet first, then those tried longest ago, so that eventually all are tried. A host that greylists
  * must see the message again, so it goes before all others.
  */
-function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
-	if (asked.length === 0) {
+function inTurn(hosts: readonly Host[], previousHosts: readonly PreviousAttempt[]): readonly Host[] {
+	if (previousHosts.length === 0) {
 		return hosts;
 	}
-	const turns = new Map(asked.map(({host, ip}, turn) => [`${host} ${ip}`, turn]));
-	const lastTry = asked.at(-1)?.n;
-	const greylisting = asked.find(
+	const order = new Map(previousHosts.map(({host, ip}, index) => [`${host} ${ip}`, index]));
+	const lastTry = previousHosts.at(-1)?.n;
+	const greylisting = previousHosts.find(
 		({n, phase, code}) => n === lastTry && phase === 'rcpt' && (code === 450 || code === 451),
 	);
 	if (greylisting !== undefined) {
-		turns.set(`${greylisting.host} ${greylisting.ip}`, -2);
+		order.set(`${greylisting.host} ${greylisting.ip}`, -2);
 	}
-	const turnOf = ({name: host, address}: Host) => turns.get(`${host} ${address}`) ?? -1;
+	const turnOf = ({name: host, address}: Host) => order.get(`${host} ${address}`) ?? -1;
 	return hosts.toSorted((a, b) => turnOf(a) - turnOf(b));
 }
 
@@ -341,7 +343,7 @@ export const systemLookUp: LookUp = async host => {
 export class RelayHosts {
 	readonly #clock: Clock;
 	readonly #lookUp: LookUp;
-	readonly #kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
+	readonly #cached = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
 
 	constructor(clock: Clock, lookUp: LookUp = systemLookUp) {
 		this.#clock = clock;
@@ -352,20 +354,20 @@ export class RelayHosts {
 	 * Returns hosts in the order of the relays, with addresses already tried last. Relays that cannot be resolved are
 	 * skipped. Each resolved relay is included at least once, however many addresses another one has.
 	 */
-	async find(relays: readonly Relay[], asked: readonly Asked[] = []): Promise<Host[] | NoHost> {
-		const found: Array<readonly Host[]> = [];
+	async find(relays: readonly Relay[], previousHosts: readonly PreviousAttempt[] = []): Promise<Host[] | NoHost> {
+		const hostsByRelay: Array<readonly Host[]> = [];
 		let failure = 'no relay is configured';
 		for (const relay of relays) {
 			try {
 				const hosts = (relay.api ? [relay.host] : await this.#addresses(relay.host)).map(address =>
 					hostTo(relay, address),
 				);
-				found.push(inTurn(hosts, asked));
+				hostsByRelay.push(inTurn(hosts, previousHosts));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
-		const hosts = shared(found, Math.max(maxAddresses, found.length));
+		const hosts = shared(hostsByRelay, Math.max(maxAddresses, hostsByRelay.length));
 		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
 	}
 
@@ -373,14 +375,14 @@ export class RelayHosts {
 		if (isIP(host) !== 0) {
 			return Promise.resolve([host]);
 		}
-		const known = this.#kept.get(host);
+		const known = this.#cached.get(host);
 		if (known !== undefined && known.until > this.#clock.monotonic()) {
 			return known.addresses;
 		}
-		const found = this.#lookUp(host);
-		this.#kept.set(host, {until: this.#clock.monotonic() + keptMs, addresses: found});
-		found.catch(() => this.#kept.delete(host));
-		return found;
+		const pending = this.#lookUp(host);
+		this.#cached.set(host, {until: this.#clock.monotonic() + keptMs, addresses: pending});
+		pending.catch(() => this.#cached.delete(host));
+		return pending;
 	}
 }
 
@@ -390,9 +392,9 @@ function hostTo({host, port, secure, tls, user, password, api}: Relay, address: 
 }
 
 /** Returns at most `most` items in total, taking one from each list in turn, in the order of the lists. */
-function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
+function shared<T>(lists: ReadonlyArray<readonly T[]>, max: number): T[] {
 	const depths = lists.map(() => 0);
-	let left = most;
+	let left = max;
 	for (let depth = 0; left > 0 && lists.some(list => list.length > depth); depth++) {
 		for (const [n, list] of lists.entries()) {
 			if (list.length > depth && left > 0) {
@@ -449,17 +451,17 @@ function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): No
 }
 
 /** A domain that does not exist. It may be a resolver's glitch, so it is final only 15 minutes later. */
-function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
+function unknownDomain(domain: string, wasNxdomain: boolean): NoHost {
 	const reply = `${domain} does not exist`;
-	return nxdomainBefore
+	return wasNxdomain
 		? refusal('unknown_domain', '5.1.2', reply)
 		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
 }
 
 /** No mail server of the domain has an address. This is final only when repeated at least an hour later. */
-function noAddress(domain: string, noAddressBefore: boolean): NoHost {
+function noAddress(domain: string, hadNoAddress: boolean): NoHost {
 	const reply = `no mail server of ${domain} has an address`;
-	return noAddressBefore
+	return hadNoAddress
 		? refusal('no_address', '5.4.4', reply)
 		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);
 }
@@ -472,9 +474,9 @@ export function toConfirmations(
 	recipient: {readonly last_category: string | null; readonly state_at: string},
 	schedule: RetrySchedule,
 	now: number,
-): {nxdomainBefore: boolean; noAddressBefore: boolean} {
-	const waitedFor = (category: keyof typeof confirmAfterMs): boolean =>
+): {wasNxdomain: boolean; hadNoAddress: boolean} {
+	const hasWaitedFor = (category: keyof typeof confirmAfterMs): boolean =>
 		recipient.last_category === category &&
 		now - Date.parse(recipient.state_at) >= cappedWait(confirmAfterMs[category], schedule);
-	return {nxdomainBefore: waitedFor('unknown_domain'), noAddressBefore: waitedFor('no_address')};
+	return {wasNxdomain: hasWaitedFor('unknown_domain'), hadNoAddress: hasWaitedFor('no_address')};
 }

@@ -18,7 +18,7 @@ type TlsPolicy =
 	 * MTA-STS (RFC 8461). In enforce mode the route's mode is `required`. In testing mode it is unchanged, and failures
 	 * are only recorded. `names`: whether the policy lists the host.
 	 */
-	| {readonly kind: 'sts'; readonly enforce: boolean; readonly names: boolean}
+	| {readonly kind: 'sts'; readonly isEnforced: boolean; readonly isHostListed: boolean}
 	/**
 	 * DANE (RFC 7672): one TLSA record must match the certificate, which may carry any of these names; SNI sends the
 	 * first. An empty list means that records exist but none is usable. The route's mode is at least `unverified`.
@@ -43,7 +43,7 @@ export type Host = {
 };
 
 /** Whether a connection opened for one route can serve the other. */
-export function sameHost(a: Host, b: Host): boolean {
+export function isSameHost(a: Host, b: Host): boolean {
 	return (
 		a.address === b.address &&
 		a.port === b.port &&
@@ -85,8 +85,8 @@ type DemandOptions = {
 export function createDemands(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, options: DemandOptions): DemandOf {
 	const {tls, mtaSts} = terms;
 	return async host => {
-		const names = mtaSts?.mx.some(pattern => namesHost(pattern, host)) ?? false;
-		if (mtaSts?.mode === 'enforce' && !names) {
+		const isHostListed = mtaSts?.mx.some(pattern => matchesHost(pattern, host)) ?? false;
+		if (mtaSts?.mode === 'enforce' && !isHostListed) {
 			return {
 				kind: 'refused',
 				reason: `the MTA-STS policy of ${domain} does not list the mail server ${host}`,
@@ -94,20 +94,22 @@ export function createDemands(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts
 			};
 		}
 		const {secureResolver, port} = options;
-		const found = secureResolver === undefined ? 'none' : await findTlsa(domain, host, port, secureResolver);
-		if (found !== 'none' && 'failure' in found) {
-			return {kind: 'refused', reason: found.failure, by: 'dnssec'};
+		const tlsa = secureResolver === undefined ? 'none' : await findTlsa(domain, host, port, secureResolver);
+		if (tlsa !== 'none' && 'failure' in tlsa) {
+			return {kind: 'refused', reason: tlsa.failure, by: 'dnssec'};
 		}
-		if (found !== 'none' && found.records.length > 0) {
-			return {kind: 'tls', tls: 'unverified', policy: {kind: 'tlsa', ...found}};
+		if (tlsa !== 'none' && tlsa.records.length > 0) {
+			return {kind: 'tls', tls: 'unverified', policy: {kind: 'tlsa', ...tlsa}};
 		}
 		if (mtaSts?.mode === 'enforce') {
-			return {kind: 'tls', tls: 'required', policy: {kind: 'sts', enforce: true, names}};
+			return {kind: 'tls', tls: 'required', policy: {kind: 'sts', isEnforced: true, isHostListed}};
 		}
-		if (found !== 'none') {
-			return {kind: 'tls', tls: tls === 'opportunistic' ? 'unverified' : tls, policy: {kind: 'tlsa', ...found}};
+		if (tlsa !== 'none') {
+			return {kind: 'tls', tls: tls === 'opportunistic' ? 'unverified' : tls, policy: {kind: 'tlsa', ...tlsa}};
 		}
-		return mtaSts === null ? {kind: 'tls', tls} : {kind: 'tls', tls, policy: {kind: 'sts', enforce: false, names}};
+		return mtaSts === null
+			? {kind: 'tls', tls}
+			: {kind: 'tls', tls, policy: {kind: 'sts', isEnforced: false, isHostListed}};
 	};
 }
 
@@ -115,7 +117,7 @@ export function createDemands(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts
  * Whether a pattern of an MTA-STS policy matches a host (RFC 8461 §4.1): `*` stands for exactly one label, the
  * leftmost. Both must be lower-case A-labels without the final dot.
  */
-export function namesHost(pattern: string, host: string): boolean {
+export function matchesHost(pattern: string, host: string): boolean {
 	return pattern.startsWith('*.')
 		? host.includes('.') && host.slice(host.indexOf('.')) === pattern.slice(1)
 		: pattern === host;
@@ -132,7 +134,7 @@ const digests = new Map([
 const maxChainLength = 10;
 
 /** Texts for the results of `tlsaFailure`. */
-export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
+export const tlsaProblems: Partial<Record<TlsFailure, string>> = {
 	'tlsa-invalid': 'no TLSA record matches the certificate',
 	'certificate-expired': 'the certificate matches a TLSA record but has expired',
 	'certificate-host-mismatch': 'the certificate matches a TLSA record but is for another name',
@@ -199,12 +201,12 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 }
 
 function matches(certificate: X509Certificate, {selector, matching, data}: TlsaRecord): boolean {
-	const whole = selector === 0 ? certificate.raw : certificate.publicKey.export({type: 'spki', format: 'der'});
+	const der = selector === 0 ? certificate.raw : certificate.publicKey.export({type: 'spki', format: 'der'});
 	const digest = digests.get(matching);
 	if (digest === undefined) {
 		return false;
 	}
-	return (digest === null ? whole.toString('hex') : createHash(digest.name).update(whole).digest('hex')) === data;
+	return (digest === null ? der.toString('hex') : createHash(digest.name).update(der).digest('hex')) === data;
 }
 
 /** The usable TLSA records for a mail server, or why it must not be contacted. */
@@ -223,7 +225,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	if (mx.kind === 'failed') {
 		return failure(`${domain} MX`, mx.code);
 	}
-	if (!mx.authentic) {
+	if (!mx.isAuthentic) {
 		return 'none';
 	}
 	// The hosts may come from an earlier response that DNSSEC does not secure.
@@ -234,7 +236,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	if (addresses.kind === 'failed') {
 		return failure(host, addresses.code);
 	}
-	if (!addresses.authentic) {
+	if (!addresses.isAuthentic) {
 		return 'none'; // RFC 7672 §2.2.2: such zones' servers may fail on TLSA.
 	}
 	// The target of an alias comes first, then the name itself (§2.2.3).
@@ -244,7 +246,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 		if (answer.kind === 'failed') {
 			return failure(`${name} TLSA`, answer.code);
 		}
-		if (answer.kind === 'found' && answer.authentic) {
+		if (answer.kind === 'found' && answer.isAuthentic) {
 			// A certificate under a trust anchor may also carry the domain's name (§3.2.2).
 			return {names: [...new Set([base, host, domain])], records: answer.records.filter(isUsable)};
 		}
@@ -293,16 +295,16 @@ export function toWords(error: NodeJS.ErrnoException & {readonly reason?: unknow
 }
 
 /** Describes a TLS failure for people. `words` is the library's message, used if the certificate is not the cause. */
-export function certificateFault(failure: TlsFailure, host: string, words: string): string {
+export function certificateProblem(failure: TlsFailure, host: string, message: string): string {
 	switch (failure) {
 		case 'certificate-host-mismatch':
 			return `the certificate is not for ${host}`;
 		case 'certificate-expired':
 			return `the certificate of ${host} has expired or is not valid yet`;
 		case 'certificate-not-trusted':
-			return `no authority that we trust vouches for the certificate of ${host}: ${words}`;
+			return `no authority that we trust vouches for the certificate of ${host}: ${message}`;
 		default:
-			return words;
+			return message;
 	}
 }
 
@@ -321,7 +323,7 @@ const otherCodes = /^\d\.[126]\./;
 const otherWords = /attach|archive|\bzip\b|\bpdf\b/i;
 
 /** Whether a refusal demands TLS (RFC 3207 §4, RFC 5248 §2.4). */
-export function asksForTls({code, enhanced, text}: SmtpReply): boolean {
+export function demandsTls({code, enhanced, text}: SmtpReply): boolean {
 	return (
 		code === 530 ||
 		/\.7\.(?:10|29)$/.test(enhanced ?? '') ||

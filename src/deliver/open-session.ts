@@ -6,8 +6,8 @@ import {isLoopbackAddress} from '../net/ip-address.ts';
 import {base64, conceal, type Login, plainResponse} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
-import {certificateFault, type Host, tlsaFailure, toTlsFailure} from './host.ts';
-import {type Answer, type Lost, SmtpConnection} from './smtp-connection.ts';
+import {certificateProblem, type Host, tlsaFailure, toTlsFailure} from './host.ts';
+import {type Lost, type ReplyOrLost, SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped, toReason} from './verdict.ts';
 
 /** A connection that is ready to carry messages. */
@@ -18,10 +18,10 @@ export type Session = {
 	/** The address it was opened from, or `undefined` if the system chose. */
 	readonly localAddress: string | undefined;
 	/** Whether it is in plain text because STARTTLS was offered but failed, now or recently. */
-	readonly tlsFailed: boolean;
+	readonly hasTlsFailed: boolean;
 	/** The number of messages started on it, and how many of them the mail server accepted. */
-	mails: number;
-	taken: number;
+	messageCount: number;
+	acceptedCount: number;
 	/** The number of recipients refused since the mail server last accepted a message. */
 	refusals: number;
 };
@@ -33,10 +33,10 @@ type SessionOptions = {
 	readonly secureContexts: SecureContexts;
 	/** With `none`, STARTTLS is skipped where plain text is allowed, because the handshake failed with this address. */
 	readonly hello: Hello;
-	readonly tlsFailed: boolean;
+	readonly hasTlsFailed: boolean;
 	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand EHLO, so HELO is sent and no extension is used. */
-	readonly plainHelo: boolean;
+	readonly isHeloOnly: boolean;
 	/** Called with the connection at once, so that it can be closed from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
 	/** Records the exchange. */
@@ -66,30 +66,39 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	}
 	// Plain text is acceptable only where the route allows it.
 	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
-	const wantsTls = !implicitTls && !mayDoWithout;
+	const needsTls = !implicitTls && !mayDoWithout;
 	// STARTTLS and AUTH need EHLO; a server that fails on EHLO gets HELO.
-	const oldest = options.plainHelo && !wantsTls && host.login === null;
-	let extensions = oldest
+	const shouldUseHelo = options.isHeloOnly && !needsTls && host.login === null;
+	let extensions = shouldUseHelo
 		? await helo(connection, hostname, timeouts.ehlo)
 		: await ehlo(connection, hostname, timeouts.ehlo);
 	if ('by' in extensions) {
 		return refused(connection, extensions);
 	}
-	let {tlsFailed} = options;
-	if (wantsTls) {
+	let {hasTlsFailed} = options;
+	if (needsTls) {
 		const upgraded = await upgrade(connection, host, extensions, options);
 		if ('by' in upgraded) {
 			return refused(connection, upgraded);
 		}
-		tlsFailed = extensions.starttls && connection.tls() === null;
+		hasTlsFailed = extensions.starttls && connection.tls() === null;
 		extensions = upgraded;
 	}
 	const stop = host.login === null ? null : await logInSafely(connection, host, extensions, timeouts.ehlo);
 	if (stop !== null) {
 		return refused(connection, stop);
 	}
-	const used = options.plainHelo ? noExtensions : extensions;
-	return {host, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
+	const used = options.isHeloOnly ? noExtensions : extensions;
+	return {
+		host,
+		connection,
+		extensions: used,
+		localAddress,
+		hasTlsFailed,
+		messageCount: 0,
+		acceptedCount: 0,
+		refusals: 0,
+	};
 }
 
 /** RFC 5321 §4.1.1.5 requires QUIT before closing. The reason is already known, so the reply is not awaited. */
@@ -147,7 +156,7 @@ async function upgrade(
 	const mayDoWithout = host.tls === 'opportunistic';
 	const timeoutMs = mayDoWithout ? timeouts.starttls : timeouts.ehlo;
 	const offered =
-		options.plainHelo && host.login === null
+		options.isHeloOnly && host.login === null
 			? await helo(connection, hostname, timeoutMs)
 			: await ehlo(connection, hostname, timeoutMs);
 	return 'by' in offered ? afterHandshake(host, offered) : offered;
@@ -200,7 +209,7 @@ async function secure(connection: SmtpConnection, host: Host, options: SessionOp
 function failedTls({name: host, tls, tlsPolicy}: Host, {lost, errno, tlsFailure}: Lost): Stop {
 	const failure = tlsFailure ?? toTlsFailure(errno);
 	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
-	const text = tlsFailure === undefined ? certificateFault(failure, host, lost) : lost;
+	const text = tlsFailure === undefined ? certificateProblem(failure, host, lost) : lost;
 	return {by: 'tls', phase: 'starttls', text: `${by}${text}`, failure, errno};
 }
 
@@ -211,8 +220,8 @@ async function logInSafely(
 	extensions: Extensions,
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	const safe = connection.tls() !== null || (host.tls === 'none' && isLoopbackAddress(host.address));
-	if (!safe) {
+	const isSafe = connection.tls() !== null || (host.tls === 'none' && isLoopbackAddress(host.address));
+	if (!isSafe) {
 		return {by: 'login', phase: 'auth', text: 'the password is not sent over an unencrypted connection'};
 	}
 	return host.login === null ? null : logIn(connection, host.login, extensions.auth, timeoutMs);
@@ -242,7 +251,7 @@ async function authenticate(
 	offered: readonly string[],
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	const say = (line: string): Promise<Answer> => {
+	const say = (line: string): Promise<ReplyOrLost> => {
 		connection.write([`${line}\r\n`], 1);
 		return connection.read(timeoutMs);
 	};
@@ -268,8 +277,8 @@ async function authenticate(
 	return null;
 }
 
-function unlessCode(code: number, answer: Answer): Stop | null {
-	return 'lost' in answer || answer.code !== code ? stopped('auth', answer) : null;
+function unlessCode(code: number, reply: ReplyOrLost): Stop | null {
+	return 'lost' in reply || reply.code !== code ? stopped('auth', reply) : null;
 }
 
 /**
@@ -278,7 +287,7 @@ function unlessCode(code: number, answer: Answer): Stop | null {
  */
 export type Hello = 'usual' | 'reduced' | 'none';
 
-const usual = {minVersion: 'TLSv1.2'} as const;
+const tlsDefaults = {minVersion: 'TLSv1.2'} as const;
 const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
 const strictly = {...small, minVersion: 'TLSv1.2'} as const;
 // If plain text is the alternative, TLS 1.0 and short keys are better than nothing (RFC 7435 §3). Node refuses them by
@@ -290,7 +299,7 @@ const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as c
  */
 export class SecureContexts {
 	readonly #trusted: {readonly ca?: string[]};
-	readonly #made = new Map<object, SecureContext>();
+	readonly #contexts = new Map<object, SecureContext>();
 
 	/** `ca` holds additional trusted certificate authorities, as PEM. */
 	constructor(ca: string | undefined) {
@@ -298,10 +307,10 @@ export class SecureContexts {
 	}
 
 	/** `strict` means that TLS is mandatory. */
-	of(hello: 'usual' | 'reduced', strict: boolean): SecureContext {
-		const options = hello === 'usual' ? usual : strict ? strictly : old;
-		const context = this.#made.get(options) ?? createSecureContext({...this.#trusted, ...options});
-		this.#made.set(options, context);
+	of(hello: 'usual' | 'reduced', isStrict: boolean): SecureContext {
+		const options = hello === 'usual' ? tlsDefaults : isStrict ? strictly : old;
+		const context = this.#contexts.get(options) ?? createSecureContext({...this.#trusted, ...options});
+		this.#contexts.set(options, context);
 		return context;
 	}
 }

@@ -18,7 +18,7 @@ export type Slot = {
 	readonly hear: () => void;
 };
 
-type Wanted = {
+type SlotRequest = {
 	readonly workspaceId: string;
 	/** Whether an idle session can carry this message. */
 	readonly fits: (session: Session) => boolean;
@@ -112,7 +112,7 @@ export class ConnectionPool {
 	acquire(
 		name: string,
 		limit: number,
-		{workspaceId, fits, waitMs, precedence, signal}: Wanted,
+		{workspaceId, fits, waitMs, precedence, signal}: SlotRequest,
 	): Promise<Slot | null> {
 		const site = this.#siteOf(name, Math.max(1, limit));
 		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
@@ -334,7 +334,7 @@ export class ConnectionPool {
 				if (site.hasReplied) {
 					this.#serve();
 				} else {
-					this.#makeRoom();
+					this.#closeOldestIdle();
 				}
 			},
 			release: back => {
@@ -363,7 +363,7 @@ export class ConnectionPool {
 	 * If too many slots are silent, gives up one of the workspace that has the most. The oldest ones wait for their
 	 * full timeouts, so that a server that is merely slow has a chance.
 	 */
-	#makeRoom(): void {
+	#closeOldestIdle(): void {
 		if (this.#silent.size <= this.#maxSilent) {
 			return;
 		}
@@ -401,18 +401,18 @@ export class ConnectionPool {
 				return;
 			}
 		}
-		this.#makeRoom();
+		this.#closeOldestIdle();
 	}
 
 	/** Serves the workspaces in turn, and the providers of each in turn, until no more slots can be granted. */
 	#serve(): void {
-		for (let lent = true; lent; ) {
-			lent = false;
+		for (let hasGranted = true; hasGranted; ) {
+			hasGranted = false;
 			this.#wanting = 0;
 			for (const [workspaceId, names] of [...this.#waiting]) {
 				for (const name of [...names]) {
 					if (this.#serveOne(name, workspaceId)) {
-						lent = true;
+						hasGranted = true;
 						break;
 					}
 				}
@@ -461,6 +461,6 @@ function lastFitting({idle}: Site, waiter: Waiter): number {
 
 /** Chooses high priority first, except after `maxHighInRow` in a row. */
 function nextWaiter({waiters, highInRow}: Lane): Waiter {
-	const wanted = highInRow < maxHighInRow;
-	return waiters.find(({isHigh}) => isHigh === wanted) ?? (waiters[0] as Waiter);
+	const isHighNext = highInRow < maxHighInRow;
+	return waiters.find(({isHigh}) => isHigh === isHighNext) ?? (waiters[0] as Waiter);
 }

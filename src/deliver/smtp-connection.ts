@@ -4,7 +4,7 @@ import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tl
 import type {TlsFailure} from '../mail/outcome.ts';
 import {printable} from '../mail/outcome.ts';
 import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
-import {tlsaFaults, toTlsFailure, toWords} from './host.ts';
+import {tlsaProblems, toTlsFailure, toWords} from './host.ts';
 
 /** Why the connection can no longer be used. */
 export type Lost = {
@@ -18,7 +18,7 @@ export type Lost = {
 	 */
 	readonly cause?: 'closed' | 'outOfStep' | 'silent';
 };
-export type Answer = RawReply | Lost;
+export type ReplyOrLost = RawReply | Lost;
 
 /**
  * Callbacks for a wait longer than `afterMs`. `began` is called at that time, `ended` when the wait is over, whatever
@@ -58,8 +58,8 @@ export class SmtpConnection {
 	#socket: Socket;
 	#lost: Lost | null = null;
 	#tls: Tls | null = null;
-	#answerWaiting: ((answer: Answer | null) => void) | null = null;
-	#awaitsReply = false;
+	#answerWaiting: ((answer: ReplyOrLost | null) => void) | null = null;
+	#isAwaitingReply = false;
 	/** The number of replies still to come. The first one is the greeting. */
 	#outstanding = 1;
 	/** The number of replies expected to the last write, and the code of the last reply. */
@@ -109,7 +109,7 @@ export class SmtpConnection {
 		secure.once('secureConnect', () => {
 			const failure = toFailure(secure, demand);
 			if (failure !== null && demand.judge !== undefined) {
-				this.#end(tlsaFaults[failure] ?? failure, {tlsFailure: failure});
+				this.#end(tlsaProblems[failure] ?? failure, {tlsFailure: failure});
 				return;
 			}
 			this.#tls = {text: `${secure.getProtocol()} ${secure.getCipher().name}`, failure};
@@ -134,13 +134,13 @@ export class SmtpConnection {
 		this.#outstanding += replies;
 		this.#expected = replies === 0 ? this.#expected : replies;
 		this.#socket.cork();
-		let flowing = true;
+		let isFlowing = true;
 		for (const part of parts) {
 			this.dialogue.sent(part);
-			flowing = this.#socket.write(part);
+			isFlowing = this.#socket.write(part);
 		}
 		this.#socket.uncork();
-		return flowing;
+		return isFlowing;
 	}
 
 	drained(timeoutMs: number): Promise<Lost | null> {
@@ -148,7 +148,7 @@ export class SmtpConnection {
 			return Promise.resolve(this.#lost);
 		}
 		this.#socket.once('drain', () => {
-			if (!this.#awaitsReply) {
+			if (!this.#isAwaitingReply) {
 				this.#answerWaiting?.(null);
 			}
 		});
@@ -159,14 +159,14 @@ export class SmtpConnection {
 	 * Returns the next reply. A reply that arrived before its command was written is never returned: it closes the
 	 * connection.
 	 */
-	async read(timeoutMs: number): Promise<Answer> {
-		const answer =
-			this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as Answer);
+	async read(timeoutMs: number): Promise<ReplyOrLost> {
+		const reply =
+			this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as ReplyOrLost);
 		// One reply too many arrived with it. An acceptance is trusted, because everything after it fails anyway. A
 		// refusal is not.
 		const {cause} = this.#lost ?? {};
-		const isCertain = cause !== 'outOfStep' || 'lost' in answer || (answer.code >= 200 && answer.code < 300);
-		return isCertain ? answer : (this.#lost as Lost);
+		const isCertain = cause !== 'outOfStep' || 'lost' in reply || (reply.code >= 200 && reply.code < 300);
+		return isCertain ? reply : (this.#lost as Lost);
 	}
 
 	/** Sets a function that changes each reply received from now on; `null` leaves replies unchanged. */
@@ -240,7 +240,7 @@ export class SmtpConnection {
 
 	/** A field, so that the same function can be removed from the plain socket. */
 	readonly #received = (chunk: Buffer): void => {
-		const fault = this.#reader.push(
+		const problem = this.#reader.push(
 			chunk,
 			reply => this.#take(reply),
 			line => {
@@ -248,8 +248,8 @@ export class SmtpConnection {
 				this.dialogue.noted(`a line without a code: ${lines.join('')}`);
 			},
 		);
-		if (fault !== null) {
-			this.#end(fault);
+		if (problem !== null) {
+			this.#end(problem);
 		}
 	};
 
@@ -261,17 +261,17 @@ export class SmtpConnection {
 		this.dialogue.received(reply);
 		if (this.#outstanding === 0) {
 			// RFC 5321 §3.8: a server that shuts down may say so at any time. What it replied before still counts.
-			const leaves = reply.code === 421 || reply.code === 221;
+			const isLeaving = reply.code === 421 || reply.code === 221;
 			// Some servers omit the hyphens in a multi-line refusal, so each line looks like a refusal of its own.
-			const repeats =
+			const isRepeat =
 				this.#expected === 1 && this.#lastCode >= 400 && reply.code >= (this.#lastCode < 500 ? 400 : 500);
 			const text = `the server sent an unexpected reply: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
-			this.#end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
+			this.#end(text, isLeaving ? {cause: 'closed'} : isRepeat ? {} : {cause: 'outOfStep'});
 			return;
 		}
 		this.#outstanding -= 1;
 		this.#lastCode = reply.code;
-		if (this.#awaitsReply) {
+		if (this.#isAwaitingReply) {
 			this.#answerWaiting?.(reply);
 		} else {
 			this.#replies.push(reply);
@@ -279,7 +279,7 @@ export class SmtpConnection {
 		}
 	}
 
-	#wait(what: string, timeoutMs: number, reply: boolean): Promise<Answer | null> {
+	#wait(what: string, timeoutMs: number, expectsReply: boolean): Promise<ReplyOrLost | null> {
 		return new Promise(resolve => {
 			const end = () => this.#end(`${what} took longer than ${timeoutMs} ms`, {cause: 'silent'});
 			const watch = this.#watch;
@@ -292,15 +292,15 @@ export class SmtpConnection {
 							watch.began();
 						}, watch.afterMs)
 					: setTimeout(end, timeoutMs);
-			this.#awaitsReply = reply;
-			this.#answerWaiting = answer => {
+			this.#isAwaitingReply = expectsReply;
+			this.#answerWaiting = reply => {
 				clearTimeout(timer);
 				if (isSilent) {
 					watch?.ended();
 				}
 				this.#answerWaiting = null;
-				this.#awaitsReply = false;
-				resolve(answer);
+				this.#isAwaitingReply = false;
+				resolve(reply);
 			};
 		});
 	}

@@ -1,10 +1,10 @@
 import {setImmediate as turn} from 'node:timers/promises';
 import {toBuffer} from '../kit/text.ts';
-import type {Asked, Phase, SmtpReply} from '../mail/outcome.ts';
+import type {Phase, PreviousAttempt, SmtpReply} from '../mail/outcome.ts';
 import type {Precedence, Terms} from '../mail/route.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Extensions, Session} from './open-session.ts';
-import type {Answer, SmtpConnection} from './smtp-connection.ts';
+import type {ReplyOrLost, SmtpConnection} from './smtp-connection.ts';
 import {readable, type Stop, stopped} from './verdict.ts';
 
 /** One recipient of a message, ready to be delivered. */
@@ -35,17 +35,17 @@ export type Delivery = {
 	/** The number of this attempt, starting at 1. */
 	readonly attempt: number;
 	/** The last 50 addresses contacted in earlier attempts, oldest first. */
-	readonly asked?: readonly Asked[];
+	readonly asked?: readonly PreviousAttempt[];
 	/** End of the lifetime, in milliseconds since the epoch. After it, no further mail server is contacted. */
 	readonly endsAt: number;
 	/** The send has an expiry: a conversation that has not reached the data by then is ended as well. */
 	readonly expires?: true;
 	/** Nothing leaves the machine (test keys). Messages to `simulator.test` are always simulated. */
-	readonly simulated: boolean;
+	readonly isSimulated: boolean;
 	/** An earlier attempt was deferred as `unknown_domain` long enough ago for a second such response to be final. */
-	readonly nxdomainBefore?: boolean;
+	readonly wasNxdomain?: boolean;
 	/** The same for `no_address`. */
-	readonly noAddressBefore?: boolean;
+	readonly hadNoAddress?: boolean;
 };
 
 export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readonly reply: SmtpReply};
@@ -53,7 +53,7 @@ export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readon
 export type Transaction = {
 	readonly end: Accepted | Stop;
 	/** Whether MAIL, RCPT and DATA were sent together. */
-	readonly grouped: boolean;
+	readonly isGrouped: boolean;
 	/**
 	 * What the session needs before the next message: nothing, RSET, or an empty message and RSET; or it is unusable.
 	 */
@@ -63,7 +63,7 @@ export type Transaction = {
 type TransactionOptions = {
 	readonly notify: Notify;
 	/** Waits for each reply before sending the next command, even if the server offers PIPELINING. */
-	readonly lockStep: boolean;
+	readonly isLockStep: boolean;
 };
 
 type TransactionWatch = {
@@ -76,51 +76,51 @@ type TransactionWatch = {
 const blockSize = 64 * 1024;
 /** The reply code with which a server closes the connection. It says nothing about the message. */
 const leaving = 221;
-const positive = (code: number): boolean => code >= 200 && code < 300;
-const outOfPlace = (answer: Answer): boolean => !('lost' in answer) && answer.code < 400;
-const refuses = (answer: Answer): boolean => !('lost' in answer) && answer.code >= 400;
+const isPositive = (code: number): boolean => code >= 200 && code < 300;
+const isOutOfPlace = (reply: ReplyOrLost): boolean => !('lost' in reply) && reply.code < 400;
+const isRefusal = (reply: ReplyOrLost): boolean => !('lost' in reply) && reply.code >= 400;
 
 /** Sends one message to one recipient over an open session (RFC 5321 §3.3), grouping commands as RFC 2920 allows. */
 export async function transact(
 	session: Session,
 	job: Delivery,
-	{notify, lockStep}: TransactionOptions,
+	{notify, isLockStep}: TransactionOptions,
 	timeouts: SmtpTimeouts,
 	watch: TransactionWatch,
 ): Promise<Transaction> {
 	const {connection, extensions} = session;
 	const unfit = unfitness(job, session);
 	if (unfit !== null) {
-		return {end: unfit, grouped: false, after: 'ready'};
+		return {end: unfit, isGrouped: false, after: 'ready'};
 	}
-	session.mails += 1;
+	session.messageCount += 1;
 	const mail = mailCommand(job, extensions);
 	const rcpt = rcptCommand(job, extensions, notify);
-	const together = extensions.pipelining && !lockStep;
-	connection.write([together ? `${mail}${rcpt}DATA\r\n` : mail], together ? 3 : 1);
-	const grouped = together && connection.lost() === null;
-	const refused = async (phase: Phase, answer: Answer, left: readonly Phase[]) => {
-		session.refusals += phase !== 'mail' && refuses(answer) ? 1 : 0;
+	const canGroup = extensions.pipelining && !isLockStep;
+	connection.write([canGroup ? `${mail}${rcpt}DATA\r\n` : mail], canGroup ? 3 : 1);
+	const isGrouped = canGroup && connection.lost() === null;
+	const refused = async (phase: Phase, reply: ReplyOrLost, left: readonly Phase[]) => {
+		session.refusals += phase !== 'mail' && isRefusal(reply) ? 1 : 0;
 		const end =
-			grouped && left.length > 0
-				? await refusal(connection, phase, answer, left, timeouts.rset)
-				: await loneRefusal(session, phase, answer, timeouts);
-		return {grouped, ...end};
+			isGrouped && left.length > 0
+				? await refusal(connection, phase, reply, left, timeouts.rset)
+				: await loneRefusal(session, phase, reply, timeouts);
+		return {isGrouped, ...end};
 	};
 
 	const toMail = await connection.read(timeouts.mail);
-	if ('lost' in toMail || !positive(toMail.code)) {
+	if ('lost' in toMail || !isPositive(toMail.code)) {
 		return await refused('mail', toMail, ['rcpt', 'data']);
 	}
 	watch.senderAccepted();
-	if (!grouped) {
+	if (!isGrouped) {
 		connection.write([rcpt], 1);
 	}
 	const toRcpt = await connection.read(timeouts.rcpt);
-	if ('lost' in toRcpt || !positive(toRcpt.code)) {
+	if ('lost' in toRcpt || !isPositive(toRcpt.code)) {
 		return await refused('rcpt', toRcpt, ['data']);
 	}
-	if (!grouped) {
+	if (!isGrouped) {
 		connection.write(['DATA\r\n'], 1);
 	}
 	const toData = await connection.read(timeouts.data);
@@ -128,25 +128,25 @@ export async function transact(
 		return await refused('data', toData, []);
 	}
 	watch.dataBegins();
-	const dotSent = await sendData(connection, job.data, timeouts.block);
+	const isDotSent = await sendData(connection, job.data, timeouts.block);
 	let toDot = await connection.read(timeouts.dot);
-	if (dotSent && !('lost' in toDot) && toDot.code === 354) {
+	if (isDotSent && !('lost' in toDot) && toDot.code === 354) {
 		connection.write([], 1); // A second reply to DATA; skip it.
 		toDot = await connection.read(timeouts.dot);
 	}
-	if (!dotSent) {
+	if (!isDotSent) {
 		connection.fail('the server replied before the end of the data');
-		return {end: stopped('data', toDot), grouped, after: 'over'};
+		return {end: stopped('data', toDot), isGrouped, after: 'over'};
 	}
-	if (!('lost' in toDot) && positive(toDot.code) && toDot.code !== leaving) {
-		session.taken += 1;
+	if (!('lost' in toDot) && isPositive(toDot.code) && toDot.code !== leaving) {
+		session.acceptedCount += 1;
 		session.refusals = 0;
-		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, grouped, after: 'ready'};
+		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, isGrouped, after: 'ready'};
 	}
-	if (!('lost' in toDot) && outOfPlace(toDot)) {
+	if (!('lost' in toDot) && isOutOfPlace(toDot)) {
 		// This reply neither accepts nor refuses the message, so the outcome is unknown.
 		connection.fail(`unexpected reply: ${toDot.code} ${toDot.lines.join(' ')}`);
-		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
+		return {end: stopped('dot', connection.lost() ?? toDot), isGrouped, after: 'over'};
 	}
 	return await refused('dot', toDot, []);
 }
@@ -158,28 +158,28 @@ export async function transact(
  * data, an earlier accepted message on this session proves that the server is in step.
  */
 async function loneRefusal(
-	{connection, taken}: Session,
+	{connection, acceptedCount}: Session,
 	phase: Phase,
-	answer: Answer,
+	reply: ReplyOrLost,
 	timeouts: SmtpTimeouts,
-): Promise<Omit<Transaction, 'grouped'>> {
-	const isProven = taken > 0 && (phase === 'mail' || phase === 'rcpt');
-	const least = phase === 'dot' ? 400 : 500;
-	if ('lost' in answer || answer.code < least || isProven || connection.lost() !== null) {
-		return await refusal(connection, phase, answer, [], timeouts.rset);
+): Promise<Omit<Transaction, 'isGrouped'>> {
+	const isProven = acceptedCount > 0 && (phase === 'mail' || phase === 'rcpt');
+	const minRefusalCode = phase === 'dot' ? 400 : 500;
+	if ('lost' in reply || reply.code < minRefusalCode || isProven || connection.lost() !== null) {
+		return await refusal(connection, phase, reply, [], timeouts.rset);
 	}
 	connection.write(['QUIT\r\n'], 2);
 	const next = await connection.read(timeouts.quit);
 	if (!('lost' in next) && next.code < 500 && next.code !== leaving) {
 		if (next.code === 354 || !('lost' in (await connection.read(timeouts.quit)))) {
-			const text = `the server sent one reply too many: ${answer.code} ${answer.lines.join(' ').slice(0, 200)}`;
+			const text = `the server sent one reply too many: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
 			connection.fail(text, 'outOfStep');
-			return {end: stopped(phase, connection.lost() ?? answer), after: 'over'};
+			return {end: stopped(phase, connection.lost() ?? reply), after: 'over'};
 		}
 	}
 	const lost = connection.lost();
 	connection.fail('quit');
-	return {end: stopped(phase, lost?.cause === 'outOfStep' ? lost : answer), after: 'over'};
+	return {end: stopped(phase, lost?.cause === 'outOfStep' ? lost : reply), after: 'over'};
 }
 
 /**
@@ -190,17 +190,17 @@ async function loneRefusal(
 async function refusal(
 	connection: SmtpConnection,
 	phase: Phase,
-	answer: Answer,
+	reply: ReplyOrLost,
 	left: readonly Phase[],
 	timeoutMs: number,
-): Promise<Omit<Transaction, 'grouped'>> {
-	let last = answer;
+): Promise<Omit<Transaction, 'isGrouped'>> {
+	let last = reply;
 	for (const next of left) {
-		if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
+		if ('lost' in last || last.code === 421 || isOutOfPlace(reply)) {
 			break;
 		}
 		last = await connection.read(timeoutMs);
-		if (!('lost' in last) && cannotAnswer(next, last.code)) {
+		if (!('lost' in last) && cannotReplyTo(next, last.code)) {
 			return {end: stopped(next, last), after: 'over'};
 		}
 	}
@@ -208,14 +208,14 @@ async function refusal(
 	if (lost?.cause === 'outOfStep') {
 		return {end: stopped(phase, lost), after: 'over'};
 	}
-	if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
-		return {end: stopped(phase, answer), after: 'over'};
+	if ('lost' in last || last.code === 421 || isOutOfPlace(reply)) {
+		return {end: stopped(phase, reply), after: 'over'};
 	}
-	return {end: stopped(phase, answer), after: last.code === 354 ? 'dot' : 'reset'};
+	return {end: stopped(phase, reply), after: last.code === 354 ? 'dot' : 'reset'};
 }
 
 /** RFC 5321 §4.3.2: DATA alone gets 354, and never 2xx. */
-function cannotAnswer(phase: Phase, code: number): boolean {
+function cannotReplyTo(phase: Phase, code: number): boolean {
 	return phase === 'data' ? code < 400 && code !== 354 : code >= 300 && code < 400;
 }
 
@@ -252,9 +252,9 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 	let expected = 1; // The reply to the dot may come too early.
 	for (const piece of pieces) {
 		for (let start = 0; start < piece.length; start += blockSize) {
-			const flowing = connection.write([piece.subarray(start, start + blockSize)], expected);
+			const isFlowing = connection.write([piece.subarray(start, start + blockSize)], expected);
 			expected = 0;
-			if (!flowing) {
+			if (!isFlowing) {
 				await connection.drained(blockMs);
 			}
 			await turn(); // The system may accept all data at once, so yield to read early replies.

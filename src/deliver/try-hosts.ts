@@ -14,7 +14,7 @@ import {
 	type TryLimits,
 	type Used,
 } from './conversation.ts';
-import {asksForTls, type Host, sameHost, sourceFor, speaksNoTls} from './host.ts';
+import {demandsTls, type Host, isSameHost, sourceFor, speaksNoTls} from './host.ts';
 import type {Hello, Session} from './open-session.ts';
 import {goneMs} from './pool.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
@@ -39,7 +39,7 @@ export type TryOptions = ConversationOptions & {
 	readonly lockStepHosts: LockStepHosts;
 	readonly classify: Classify;
 	/** Whether the hosts are relays. */
-	readonly relay: boolean;
+	readonly isRelay: boolean;
 	/** The recipient's state after a host has accepted the message. */
 	readonly accepted: 'delivered' | 'relayed';
 };
@@ -78,15 +78,15 @@ export async function tryHosts(
 	let refusal: Outcome | null = null;
 	let used: Used | null = null;
 	let sessions = 0;
-	let connected = false;
+	let hasConnected = false;
 	/** The route that is being tried again without pipelining. */
 	let suspect: Host | null = null;
-	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
+	const isOver = () => limits.isOver() || options.clock.now() >= job.endsAt;
 	let plan = plans.shift();
 	for (; plan !== undefined && !isOver(); plan = plans.shift()) {
 		// The slot is for one connection, so the last one is closed before another is opened.
 		await (used && leave(used, options.timeouts));
-		if (connected) {
+		if (hasConnected) {
 			await pause(goneMs);
 		}
 		const conversation = await converse(plan, job, options, limits);
@@ -96,14 +96,14 @@ export async function tryHosts(
 		}
 		const {end} = conversation;
 		used = conversation.used;
-		connected = end.phase !== 'connect';
+		hasConnected = end.phase !== 'connect';
 		options.brokenTls.learn(plan, conversation);
 		sentAt ??= conversation.senderAcceptedAt;
 		if (plan.host === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
 			options.lockStepHosts.add(suspect);
 		}
 		// If there is no time for another conversation, the loop ends by itself. That never causes a bounce.
-		if ((end.by === 'reply' || !limits.over()) && isStale(plan, conversation, options)) {
+		if ((end.by === 'reply' || !limits.isOver()) && isStale(plan, conversation, options)) {
 			// Refusals about a host's limits adjust the pace. That it closed an idle session has no such meaning.
 			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
@@ -114,7 +114,7 @@ export async function tryHosts(
 		if (isUnroutable(end) && plans.length > 0) {
 			continue;
 		}
-		const loginRefused = options.relay && end.by !== 'acceptance' && isLoginStop(end);
+		const loginRefused = options.isRelay && end.by !== 'acceptance' && isLoginStop(end);
 		attempts.push(loginRefused ? {...conversation.attempt, loginRefused} : conversation.attempt);
 		if (end.by === 'acceptance') {
 			limits.done();
@@ -126,7 +126,7 @@ export async function tryHosts(
 		const judged = judge(end, used, plan, options);
 		const another = anotherWay(plan, job, conversation, judged);
 		if (another !== null && (judged.next !== 'host' || !isOver())) {
-			suspect = another.lockStep && !plan.lockStep ? plan.host : null;
+			suspect = another.isLockStep && !plan.isLockStep ? plan.host : null;
 			plans.unshift(another);
 			continue;
 		}
@@ -141,7 +141,7 @@ export async function tryHosts(
 			refusal = judged.outcome;
 		}
 		sessions += used === null || end.by === 'size' || end.by === 'utf8' ? 0 : 1;
-		if (sessions === maxSessions && !options.relay) {
+		if (sessions === maxSessions && !options.isRelay) {
 			break;
 		}
 	}
@@ -172,15 +172,15 @@ function plansFor(
 	idle: Session | null,
 	{sources, brokenTls, lockStepHosts}: TryOptions,
 ): Plan[] {
-	const others = idle === null ? hosts : hosts.filter(host => !sameHost(host, idle.host));
+	const others = idle === null ? hosts : hosts.filter(host => !isSameHost(host, idle.host));
 	const plans: Plan[] = [];
 	for (const host of idle === null ? others : [idle.host, ...others]) {
 		const source = host.api ? undefined : sourceFor(sources, host.address);
 		if (source !== null) {
 			const session = host === idle?.host ? idle : null;
-			const lockStep = attempt > maxPipelinedAttempts || lockStepHosts.has(host);
+			const isLockStep = attempt > maxPipelinedAttempts || lockStepHosts.has(host);
 			const hello = brokenTls.helloFor(host);
-			plans.push({host, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
+			plans.push({host, session, source, hello, hasTlsFailed: hello === 'none', isHeloOnly: false, isLockStep});
 		}
 	}
 	return plans;
@@ -201,7 +201,7 @@ function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOpti
 	if (end.by === 'loss') {
 		return end.phase !== 'dot';
 	}
-	if (session.taken === 0 || end.reply.code < 400) {
+	if (session.acceptedCount === 0 || end.reply.code < 400) {
 		return false;
 	}
 	if (session.refusals > 1 || end.reply.code === 421 || sessionWords.test(end.reply.text)) {
@@ -227,27 +227,27 @@ function isUnroutable(end: Accepted | Stop): boolean {
 	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
 }
 
-function judge(end: Stop, used: Used | null, {host, plainHelo}: Plan, {relay, classify}: TryOptions): HostVerdict {
-	const tlsFailed = used?.session.tlsFailed === true;
-	return verdict(end, {host: host.name, relay, tlsFailed, plainHelo, classify});
+function judge(end: Stop, used: Used | null, {host, isHeloOnly}: Plan, {isRelay, classify}: TryOptions): HostVerdict {
+	const hasTlsFailed = used?.session.hasTlsFailed === true;
+	return verdict(end, {host: host.name, isRelay, hasTlsFailed, isHeloOnly, classify});
 }
 
 /** Plans another conversation with the same host if HELO, plain text or a new session may help. */
 function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
-		return {...plan, session: null, hello, tlsFailed: hello === 'none'};
+		return {...plan, session: null, hello, hasTlsFailed: hello === 'none'};
 	}
-	if (used?.session.tlsFailed === true && plan.hello !== 'none' && isLeaving(end)) {
-		return {...plan, session: null, hello: 'none', tlsFailed: true};
+	if (used?.session.hasTlsFailed === true && plan.hello !== 'none' && isLeaving(end)) {
+		return {...plan, session: null, hello: 'none', hasTlsFailed: true};
 	}
-	if (used?.transaction.grouped === true && isAgainstPipelining(end)) {
-		return {...plan, session: null, lockStep: true};
+	if (used?.transaction.isGrouped === true && isAgainstPipelining(end)) {
+		return {...plan, session: null, isLockStep: true};
 	}
 	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
 		? {
-				...{...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello},
-				tlsFailed: plan.tlsFailed || used?.session.tlsFailed === true,
+				...{...plan, session: null, isHeloOnly: true, hello: attempt.tls === null ? 'none' : plan.hello},
+				hasTlsFailed: plan.hasTlsFailed || used?.session.hasTlsFailed === true,
 			}
 		: null;
 }
@@ -273,7 +273,7 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 		// RFC 3463 §3.6: these codes are about commands, though many servers use 5.5.0 for recipients. Replies that
 		// mean "not understood" are tried again with HELO.
 		const isForGood =
-			enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
+			enhanced === null ? end.phase === 'mail' && !demandsTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
 	// Some servers discard what arrives together with MAIL, and then wait for it.
@@ -284,9 +284,9 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 }
 
 /** Some old servers close the connection on unknown commands. TLS and authentication need EHLO. */
-function isClosedAtEhlo({host, plainHelo}: Plan, end: Accepted | Stop): boolean {
+function isClosedAtEhlo({host, isHeloOnly}: Plan, end: Accepted | Stop): boolean {
 	const needsEhlo = host.login !== null || host.tls === 'unverified' || host.tls === 'required';
-	return end.by === 'loss' && end.phase === 'ehlo' && end.cause === 'closed' && !plainHelo && !needsEhlo;
+	return end.by === 'loss' && end.phase === 'ehlo' && end.cause === 'closed' && !isHeloOnly && !needsEhlo;
 }
 
 /** The fallbacks of R1.14 and R1.15: first a smaller ClientHello, then plain text where it is allowed. */
@@ -337,9 +337,9 @@ export class BrokenTls {
 	/** Returns how to start TLS with a host. */
 	helloFor(host: Host): Hello {
 		const key = keyOf(host);
-		const found = mayDoWithoutTls(host) ? this.#known.get(key) : undefined;
-		if (found === undefined || found.until > this.#clock.monotonic()) {
-			return found?.hello ?? 'usual';
+		const known = mayDoWithoutTls(host) ? this.#known.get(key) : undefined;
+		if (known === undefined || known.until > this.#clock.monotonic()) {
+			return known?.hello ?? 'usual';
 		}
 		this.#known.delete(key);
 		return 'usual';
@@ -357,7 +357,7 @@ export class BrokenTls {
 			if (end.failure === 'validation-failure') {
 				this.#failed.set(key, true);
 			}
-		} else if (end.by === 'reply' && asksForTls(end.reply)) {
+		} else if (end.by === 'reply' && demandsTls(end.reply)) {
 			this.#known.delete(key); // It requires TLS, which may work now.
 		} else if (used !== null && this.#failed.delete(key) && hello !== 'usual') {
 			this.#known.set(key, {hello, until: this.#clock.monotonic() + keptMs});
@@ -377,9 +377,9 @@ function createTryLimits(
 ): TryLimits {
 	let connection: SmtpConnection | null = null;
 	let isCommitted = false;
-	let late = false;
+	let isLate = false;
 	const deadline = setTimeout(() => {
-		late = true;
+		isLate = true;
 		connection?.fail(`the attempt took longer than ${deadlineMs} ms`);
 	}, deadlineMs);
 	const stop = () => {
@@ -389,12 +389,12 @@ function createTryLimits(
 	};
 	const expire = () => {
 		if (!isCommitted) {
-			late = true;
+			isLate = true;
 			connection?.fail('the message expired before the mail server accepted it');
 		}
 	};
 	const giveUp = () => {
-		late = true;
+		isLate = true;
 		connection?.fail('the server did not reply, and the session was needed for other messages', 'silent');
 	};
 	const expiry = lastsMs !== null && lastsMs < deadlineMs ? setTimeout(expire, lastsMs) : undefined;
@@ -409,7 +409,7 @@ function createTryLimits(
 			// A mail server that has all data may have accepted the message: giving up would deliver it twice.
 			connection?.watchSilence(null);
 		},
-		over: () => late || signal?.aborted === true,
+		isOver: () => isLate || signal?.aborted === true,
 		done() {
 			clearTimeout(deadline);
 			clearTimeout(expiry);

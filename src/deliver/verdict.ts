@@ -2,8 +2,8 @@ import {type Classify, suppresses} from '../mail/bounce.ts';
 import type {BounceCategory, Outcome, Phase, TlsFailure} from '../mail/outcome.ts';
 import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import type {RawReply} from './dialogue.ts';
-import {asksForTls} from './host.ts';
-import type {Answer, Lost} from './smtp-connection.ts';
+import {demandsTls} from './host.ts';
+import type {Lost, ReplyOrLost} from './smtp-connection.ts';
 
 /** Where and why a conversation ended without acceptance. `verdict` decides what follows. */
 export type Stop =
@@ -33,9 +33,9 @@ export type Stop =
 	| {readonly by: 'login'; readonly phase: 'auth'; readonly text: string};
 
 /** Returns the stop for a reply other than the expected one. */
-export function stopped(phase: Phase, answer: Answer): Stop {
-	if ('lost' in answer) {
-		const {lost: text, errno, cause} = answer;
+export function stopped(phase: Phase, reply: ReplyOrLost): Stop {
+	if ('lost' in reply) {
+		const {lost: text, errno, cause} = reply;
 		return {
 			by: 'loss',
 			phase,
@@ -44,7 +44,7 @@ export function stopped(phase: Phase, answer: Answer): Stop {
 			...(cause === undefined ? {} : {cause}),
 		};
 	}
-	return {by: 'reply', phase, reply: readable(answer)};
+	return {by: 'reply', phase, reply: readable(reply)};
 }
 
 export function readable(reply: RawReply): SmtpReply {
@@ -65,11 +65,11 @@ export type HostVerdict = {
 type Circumstances = {
 	readonly host: string;
 	/** The host is a configured relay, so a refusal of this machine is a configuration error. */
-	readonly relay: boolean;
+	readonly isRelay: boolean;
 	/** The session was in plain text because STARTTLS had failed. */
-	readonly tlsFailed: boolean;
+	readonly hasTlsFailed: boolean;
 	/** HELO without extensions has already been tried. */
-	readonly plainHelo: boolean;
+	readonly isHeloOnly: boolean;
 	readonly classify: Classify;
 };
 
@@ -88,7 +88,7 @@ const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
  * it.
  */
 export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
-	const {relay} = circumstances;
+	const {isRelay} = circumstances;
 	switch (stop.by) {
 		case 'loss':
 			return stop.phase === 'dot'
@@ -103,7 +103,10 @@ export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 					}
 				: nextHost('network', stop.text);
 		case 'tls':
-			return nextHost(relay ? 'config' : stop.failure === 'validation-failure' ? 'network' : 'policy', stop.text);
+			return nextHost(
+				isRelay ? 'config' : stop.failure === 'validation-failure' ? 'network' : 'policy',
+				stop.text,
+			);
 		case 'login':
 			return nextHost('config', stop.text);
 		case 'size':
@@ -116,15 +119,15 @@ export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 }
 
 function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): HostVerdict {
-	const {host, relay, tlsFailed, plainHelo, classify} = circumstances;
+	const {host, isRelay, hasTlsFailed, isHeloOnly, classify} = circumstances;
 	const reason = toReason(reply);
 	const {category} = classify({phase, ...reply, status: null, host});
-	if (relay && isLoginFault(reply, phase)) {
+	if (isRelay && isLoginProblem(reply, phase)) {
 		return nextHost('config', reason);
 	}
 	if (phase !== 'mail' && phase !== 'rcpt' && phase !== 'data' && phase !== 'dot') {
-		const ours = relay && phase === 'greeting' && reply.code >= 500;
-		return nextHost(ours ? 'config' : category === 'undetermined' ? 'network' : category, reason);
+		const isConfigFault = isRelay && phase === 'greeting' && reply.code >= 500;
+		return nextHost(isConfigFault ? 'config' : category === 'undetermined' ? 'network' : category, reason);
 	}
 	if (reply.code < 400) {
 		return nextHost('protocol', `unexpected reply: ${reason}`);
@@ -132,11 +135,11 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 	if (reply.code < 500 || isTooManyRecipients(reply)) {
 		return deferral(category, reason, reply);
 	}
-	if (tlsFailed && asksForTls(reply)) {
+	if (hasTlsFailed && demandsTls(reply)) {
 		return nextHost('policy', reason); // It requires TLS, which failed.
 	}
 	if (misunderstood.has(reply.code)) {
-		return {next: plainHelo ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
+		return {next: isHeloOnly ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
 	}
 	return {next: 'none', outcome: refusal(phase === 'mail' ? 'sender' : category, reason)};
 }
@@ -159,11 +162,11 @@ function refusal(category: BounceCategory, reason: string): Outcome {
 
 /** Whether a relay refused because it received no valid login. */
 export function isLoginStop(stop: Stop): boolean {
-	return stop.by === 'login' || (stop.by === 'reply' && isLoginFault(stop.reply, stop.phase));
+	return stop.by === 'login' || (stop.by === 'reply' && isLoginProblem(stop.reply, stop.phase));
 }
 
 /** RFC 4954 §6. 454 means that the server cannot check the password at the moment. */
-function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
+function isLoginProblem(reply: SmtpReply, phase: Phase): boolean {
 	return (
 		phase === 'auth' ||
 		notLoggedIn.has(reply.code) ||

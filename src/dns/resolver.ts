@@ -13,7 +13,7 @@ type ResolverOptions = {
 	readonly timeoutMs: number;
 	readonly tries: number;
 	/** Remember for a minute that a name's servers did not respond. */
-	readonly keepFailed?: boolean;
+	readonly shouldCacheFailures?: boolean;
 	readonly clock: Clock;
 };
 
@@ -32,7 +32,7 @@ const maxAnswers = 20_000;
 const answerOctets = 1024;
 
 /** `most` overrides the maximum number of records. */
-type Found<T> = {readonly records: readonly T[]; readonly ttl: number; readonly most?: number};
+type RecordSet<T> = {readonly records: readonly T[]; readonly ttl: number; readonly max?: number};
 /** An answer without `ttl` is not cached. */
 type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
 
@@ -42,7 +42,7 @@ export class AnswerCache {
 		...atMost(maxAnswers),
 		sizeCalculation: ({answer}) => sizeOf(answer),
 	});
-	readonly #asked = new Map<string, Promise<unknown>>();
+	readonly #pending = new Map<string, Promise<unknown>>();
 	readonly #clock: Clock;
 
 	constructor(clock: Clock) {
@@ -50,13 +50,13 @@ export class AnswerCache {
 	}
 
 	/** Returns the cached answer, or fetches it. `fresh` bypasses the cache. */
-	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, fresh = false): Promise<Answer> {
-		const kept = fresh ? undefined : this.#known.get(key);
-		if (kept !== undefined && kept.until > this.#clock.monotonic()) {
-			return Promise.resolve(kept.answer as Answer);
+	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, shouldBypassCache = false): Promise<Answer> {
+		const cached = shouldBypassCache ? undefined : this.#known.get(key);
+		if (cached !== undefined && cached.until > this.#clock.monotonic()) {
+			return Promise.resolve(cached.answer as Answer);
 		}
-		const running = this.#asked.get(key) ?? this.#ask(key, fetch).finally(() => this.#asked.delete(key));
-		this.#asked.set(key, running);
+		const running = this.#pending.get(key) ?? this.#ask(key, fetch).finally(() => this.#pending.delete(key));
+		this.#pending.set(key, running);
 		return running as Promise<Answer>;
 	}
 
@@ -86,7 +86,13 @@ type CancellableResolver = Resolver & {readonly cancel: () => void};
  * servers, or on the system's. It never reads the system's hosts file, and its resolvers never report a failed query as
  * an empty answer.
  */
-export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: ResolverOptions): CancellableResolver {
+export function createResolver({
+	servers,
+	timeoutMs,
+	tries,
+	shouldCacheFailures,
+	clock,
+}: ResolverOptions): CancellableResolver {
 	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});
 	if (servers.length > 0) {
 		system.setServers([...servers]);
@@ -94,52 +100,66 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 
 	const cache = new AnswerCache(clock);
 
-	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		const kept = keepFailed ? {ttl: minTtl} : {};
-		return cache.recall(key, async () => ({...kept, ...(await fetchAnswer(query, timeoutMs * tries))}), fresh);
+	function recall<T>(
+		key: string,
+		shouldBypassCache: boolean,
+		query: () => Promise<RecordSet<T>>,
+	): Promise<DnsAnswer<T>> {
+		const fallback = shouldCacheFailures ? {ttl: minTtl} : {};
+		return cache.recall(
+			key,
+			async () => ({...fallback, ...(await fetchAnswer(query, timeoutMs * tries))}),
+			shouldBypassCache,
+		);
 	}
 
 	return {
 		cancel: () => system.cancel(),
-		mx: (domain, fresh = false) =>
+		mx: (domain, shouldBypassCache = false) =>
 			// Node does not report the TTL of MX records, so the minimum is used.
-			recall(`MX ${domain}`, fresh, async () => ({
+			recall(`MX ${domain}`, shouldBypassCache, async () => ({
 				// If there are too many, the most preferred ones remain.
 				records: (await system.resolveMx(domain)).sort((a, b) => a.priority - b.priority),
 				ttl: minTtl,
 			})),
-		a: (host, fresh = false) =>
-			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
-		aaaa: (host, fresh = false) =>
-			recall(`AAAA ${host}`, fresh, async () => addresses(await system.resolve6(host, {ttl: true}))),
+		a: (host, shouldBypassCache = false) =>
+			recall(`A ${host}`, shouldBypassCache, async () => addresses(await system.resolve4(host, {ttl: true}))),
+		aaaa: (host, shouldBypassCache = false) =>
+			recall(`AAAA ${host}`, shouldBypassCache, async () => addresses(await system.resolve6(host, {ttl: true}))),
 		// The strings of a record form one text (RFC 7208 §3.3, RFC 6376 §3.6.2.2).
-		txt: (name, fresh = false) =>
-			recall(`TXT ${name}`, fresh, async () => ({
+		txt: (name, shouldBypassCache = false) =>
+			recall(`TXT ${name}`, shouldBypassCache, async () => ({
 				records: (await system.resolveTxt(name)).map(strings => strings.join('')),
 				ttl: minTtl,
-				most: maxTexts,
+				max: maxTexts,
 			})),
-		cname: (name, fresh = false) =>
-			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: minTtl})),
+		cname: (name, shouldBypassCache = false) =>
+			recall(`CNAME ${name}`, shouldBypassCache, async () => ({
+				records: await system.resolveCname(name),
+				ttl: minTtl,
+			})),
 		// `reverse` would consult the system's hosts file first.
-		ptr: (name, fresh = false) =>
-			recall(`PTR ${name}`, fresh, async () => ({records: await system.resolvePtr(name), ttl: minTtl})),
+		ptr: (name, shouldBypassCache = false) =>
+			recall(`PTR ${name}`, shouldBypassCache, async () => ({
+				records: await system.resolvePtr(name),
+				ttl: minTtl,
+			})),
 	};
 }
 
-function addresses(records: ReadonlyArray<{readonly address: string; readonly ttl: number}>): Found<string> {
+function addresses(records: ReadonlyArray<{readonly address: string; readonly ttl: number}>): RecordSet<string> {
 	return {records: records.map(({address}) => address), ttl: Math.min(maxTtl, ...records.map(({ttl}) => ttl))};
 }
 
-async function fetchAnswer<T>(query: () => Promise<Found<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
+async function fetchAnswer<T>(query: () => Promise<RecordSet<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
 	let timer: NodeJS.Timeout | undefined;
 	const limit = new Promise<never>((_, reject) => {
 		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);
 	});
 	try {
-		const {records, ttl, most = maxRecords} = await Promise.race([query(), limit]);
+		const {records, ttl, max = maxRecords} = await Promise.race([query(), limit]);
 		return records.length > 0
-			? {answer: {kind: 'found', records: records.slice(0, most)}, ttl}
+			? {answer: {kind: 'found', records: records.slice(0, max)}, ttl}
 			: {answer: {kind: 'nodata'}, ttl: minTtl};
 	} catch (error) {
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
@@ -201,7 +221,7 @@ const maxServers = 3;
 export class Authority {
 	readonly #options: AuthorityOptions;
 	readonly #system: SystemResolver;
-	readonly #found = new Set<CancellableResolver>();
+	readonly #resolvers = new Set<CancellableResolver>();
 
 	constructor(options: AuthorityOptions) {
 		this.#options = options;
@@ -229,13 +249,13 @@ export class Authority {
 			return null;
 		}
 		const resolver = createResolver({servers: allowed, timeoutMs, tries: 1, clock});
-		this.#found.add(resolver);
+		this.#resolvers.add(resolver);
 		return (await resolver.txt(domain, true)).kind === 'failed' ? null : resolver;
 	}
 
 	/** Aborts pending queries, including those to servers already found. */
 	cancel(): void {
-		for (const {cancel} of this.#found) {
+		for (const {cancel} of this.#resolvers) {
 			cancel();
 		}
 		this.#system.cancel();
@@ -257,6 +277,6 @@ export class Authority {
 	}
 }
 
-async function orNone(asked: Promise<string[]>): Promise<string[]> {
-	return await asked.catch(() => []);
+async function orNone(lookup: Promise<string[]>): Promise<string[]> {
+	return await lookup.catch(() => []);
 }

@@ -56,7 +56,7 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 				const {records, canonicalName, ttl} = toRecords(packet, name, type, read);
 				const nothing = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
 				const kind = records.length > 0 ? 'found' : nothing;
-				return {answer: {kind, authentic: packet.flag_ad === true, records, canonicalName}, ttl};
+				return {answer: {kind, isAuthentic: packet.flag_ad === true, records, canonicalName}, ttl};
 			});
 	}
 
@@ -159,14 +159,14 @@ export function readAnswer(message: Buffer, {id, name, type}: Question): dns.Dec
 	try {
 		const answer = dns.decode(message);
 		const [asked, ...more] = answer.questions ?? [];
-		const fits =
+		const isMatch =
 			answer.type === 'response' &&
 			answer.id === id &&
 			more.length === 0 &&
 			asked?.type === type &&
 			asked.class === 'IN' &&
 			asked.name.toLowerCase() === name.toLowerCase();
-		return fits ? answer : null;
+		return isMatch ? answer : null;
 	} catch {
 		return null; // Not a DNS message.
 	}

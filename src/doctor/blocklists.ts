@@ -4,7 +4,7 @@ import {askBlocklist, type Blocklist, delistLink, doesList, type Listing} from '
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 import {listVerifiedDomains} from '../store/domains.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 import type {OpenedStore} from './machine.ts';
 import {publicInterfaceAddresses} from './outbound.ts';
 
@@ -33,7 +33,7 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 	return {
 		name: 'blocklists',
 		why: 'Receivers that use a blocklist refuse all mail from an address or a domain on it.',
-		async look() {
+		async run() {
 			let lists: readonly Blocklist[];
 			try {
 				lists = loadBlocklists(settings);
@@ -41,32 +41,35 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 				return [fail((error as Error).message, 'fix the file')];
 			}
 			const domains = store.store === null ? [] : await listVerifiedDomains(store.store.reader);
-			const found: Found[] = [];
+			const findings: CheckResult[] = [];
 			for (const source of [...sendingAddresses(settings, interfaceAddresses), ...domains]) {
-				const heard = lists
+				const responses = lists
 					.filter(list => doesList(list, source))
 					.map(async list => ({...(await askBlocklist(list, source, resolver)), list}));
-				found.push(...judged(source, await Promise.all(heard)));
+				findings.push(...judged(source, await Promise.all(responses)));
 			}
-			return found.length > 0 ? found : [ok('nothing to check: no public address and no verified domain')];
+			return findings.length > 0 ? findings : [ok('nothing to check: no public address and no verified domain')];
 		},
 	};
 }
 
-function judged(source: string, heard: ReadonlyArray<Listing & {readonly list: Blocklist}>): Found[] {
-	const listed = heard.filter(({state}) => state === 'listed');
-	const doubts = heard.filter(({state}) => state === 'refused' || state === 'unknown');
-	const doubt = doubts.map(({list, reason}) => `; no result from ${list.zone}: ${reason}`).join('');
+function judged(source: string, responses: ReadonlyArray<Listing & {readonly list: Blocklist}>): CheckResult[] {
+	const listed = responses.filter(({state}) => state === 'listed');
+	const doubts = responses.filter(({state}) => state === 'refused' || state === 'unknown');
+	const failureText = doubts.map(({list, reason}) => `; no result from ${list.zone}: ${reason}`).join('');
 	const warnings = listed.map(({list, answer, reason}) =>
 		warn(
 			`${source} is on ${list.zone} (${answer})${reason === null ? '' : `: ${reason}`}`,
 			`resolve the cause, then request removal: ${delistLink(list, source)}`,
 		),
 	);
-	const answered = heard.length - doubts.length;
+	const answered = responses.length - doubts.length;
 	if (answered > 0) {
-		return [...warnings, ok(`${source} is on ${listed.length} of ${answered} blocklists that responded${doubt}`)];
+		return [
+			...warnings,
+			ok(`${source} is on ${listed.length} of ${answered} blocklists that responded${failureText}`),
+		];
 	}
 	const fix = 'set MAILCTL_DNS_SERVERS to your own resolver';
-	return doubt === '' ? [] : [warn(`no blocklist responded for ${source}${doubt}`, fix)];
+	return failureText === '' ? [] : [warn(`no blocklist responded for ${source}${failureText}`, fix)];
 }

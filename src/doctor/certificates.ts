@@ -3,7 +3,7 @@ import {notAsked, overBudget} from '../certificates/renewal.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
 import {type Certificate, listCertificates} from '../store/certificates.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const soonMs = 14 * dayMs;
 const fix =
@@ -12,10 +12,10 @@ const day = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UT
 
 /** Judges one name's certificate from the ACME certificate authority. */
 export function judgeCertificate(
-	{name, not_before: from, not_after: until, fault, unused}: Certificate,
+	{name, not_before: from, not_after: until, fault: problem, unused}: Certificate,
 	now: number,
-): Found {
-	const why = fault === null ? '' : `: ${fault}`;
+): CheckResult {
+	const why = problem === null ? '' : `: ${problem}`;
 	if (unused === overBudget) {
 		return warn(`${name} has no certificate yet: ${unused}`, 'wait until tomorrow');
 	}
@@ -23,7 +23,7 @@ export function judgeCertificate(
 		return warn(`no certificate is requested: ${unused}`, 'fix its address in DNS, or remove the name');
 	}
 	if (from === null || until === null) {
-		return warn(`${name} has no certificate yet${why}`, fault === null ? 'wait a minute' : fix);
+		return warn(`${name} has no certificate yet${why}`, problem === null ? 'wait a minute' : fix);
 	}
 	const [left, life] = [Date.parse(until) - now, Date.parse(until) - Date.parse(from)];
 	if (left <= 0) {
@@ -31,10 +31,10 @@ export function judgeCertificate(
 	}
 	// A certificate that is valid only for days is due when a quarter of its lifetime is left.
 	if (left < Math.min(soonMs, life / 4)) {
-		return (fault === null ? warn : fail)(`the certificate of ${name} expires ${day(until)}${why}`, fix);
+		return (problem === null ? warn : fail)(`the certificate of ${name} expires ${day(until)}${why}`, fix);
 	}
 	const held = `${name} has a certificate valid until ${day(until)}`;
-	return fault === null ? ok(held) : warn(`${held}, but renewal failed${why}`, fix);
+	return problem === null ? ok(held) : warn(`${held}, but renewal failed${why}`, fix);
 }
 
 /** Checks every certificate that mailctl gets by ACME. */
@@ -42,7 +42,7 @@ export function acmeCheck(reader: Knex, clock: Clock): Check {
 	return {
 		name: 'certificates',
 		why: 'Without a certificate, https links to a name fail and SMTP to it is unencrypted.',
-		async look() {
+		async run() {
 			const rows = (await listCertificates(reader)).filter(({unused}) => unused !== notAsked);
 			return rows.length === 0
 				? [

@@ -22,7 +22,7 @@ import {readMailboxNote} from '../store/mailbox-checkpoints.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {acmeCheck} from './certificates.ts';
 import {domainsCheck} from './domains.ts';
-import {type Check, examine, type Finding, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, examine, type Finding, fail, ok, warn} from './finding.ts';
 import {inboundMxCheck} from './inbound-mx.ts';
 import {
 	clockCheck,
@@ -61,7 +61,7 @@ import {publicUrlCheck} from './public-url.ts';
 // anything: no file or store is created, and no message is sent.
 
 /** The servers that the checks contact unless the operator names others. */
-export const usual = {
+export const doctorDefaults = {
 	targets: ['gmail.com', 'outlook.com'],
 	timeServer: {host: 'pool.ntp.org', port: 123},
 } as const satisfies Partial<DoctorInput>;
@@ -69,7 +69,7 @@ export const usual = {
 const dnsTimeoutMs = 5000;
 const apiLimitMs = 10_000;
 
-type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
+type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'isReturnPathChosen'> &
 	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'timeServer'>> & {
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};
@@ -87,7 +87,7 @@ export async function inspect(
 	const store = await openForDoctor(settings);
 	try {
 		const checks = checksFor({
-			...usual,
+			...doctorDefaults,
 			// With PostgreSQL, the daemon may use another data folder than this command.
 			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
 			...input,
@@ -127,7 +127,7 @@ type DoctorInput = {
 	readonly settings: Settings;
 	readonly version: string;
 	/** Whether the operator set MAILCTL_RETURN_PATH_DOMAIN. */
-	readonly returnPathChosen: boolean;
+	readonly isReturnPathChosen: boolean;
 	readonly resolver: Resolver;
 	readonly clock: Clock;
 	readonly store: OpenedStore;
@@ -186,7 +186,7 @@ function checkDatabaseClock({store}: OpenedStore): Check[] {
 const captureCheck: Check = {
 	name: 'delivery',
 	why: 'In capture mode, messages are written to files and never leave this machine.',
-	look: async () => [
+	run: async () => [
 		ok('capture: nothing leaves this machine; delivery is checked with MAILCTL_DELIVERY=mx or relay'),
 	],
 };
@@ -233,9 +233,9 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 	return [
 		returnPathCheck({
 			returnPathDomain,
-			listening: inboundListen !== null,
-			polling: settings.bounceMailbox !== null,
-			chosen: input.returnPathChosen,
+			isListening: inboundListen !== null,
+			isPolling: settings.bounceMailbox !== null,
+			isReturnPathChosen: input.isReturnPathChosen,
 			selfToken: input.selfToken,
 			hostname,
 			port: settings.mxPort,
@@ -246,7 +246,7 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 		...certificateChecks(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),
-			running: input.daemon !== null,
+			isRunning: input.daemon !== null,
 		}),
 	];
 }
@@ -288,12 +288,12 @@ export async function routesTo(
 	const {mxPort: port, allowPrivateMx, ipv6} = settings;
 	const families = new Families({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
 	const sources = sourcesOf(settings);
-	const found = await findMxHosts(
+	const result = await findMxHosts(
 		domain,
 		{recipientId: domain, terms: {sources}},
 		{resolver, families, port, allowPrivateMx, ownAddresses: new Set()},
 	);
-	return Array.isArray(found) ? found : found.reply;
+	return Array.isArray(result) ? result : result.reply;
 }
 
 const connectMs = 10_000;
@@ -302,11 +302,11 @@ const replyMs = 30_000;
 type BouncesInput = {
 	readonly returnPathDomain: string;
 	/** Whether the listener accepts bounces. */
-	readonly listening: boolean;
+	readonly isListening: boolean;
 	/** Whether a mailbox is polled for bounces. */
-	readonly polling: boolean;
+	readonly isPolling: boolean;
 	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
-	readonly chosen: boolean;
+	readonly isReturnPathChosen: boolean;
 	/** The local part of a valid return path, or `null` if there are no secrets yet. */
 	readonly selfToken: string | null;
 	readonly hostname: string;
@@ -321,12 +321,12 @@ export function returnPathCheck(input: BouncesInput): Check {
 	return {
 		name: 'return-path',
 		why: 'Most bounces arrive hours later at the return path; if they are lost, dead addresses stay in use.',
-		look: async () => [...chosenDomain(input), await comeHome(input)],
+		run: async () => [...chosenDomain(input), await comeHome(input)],
 	};
 }
 
-function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
-	return chosen
+function chosenDomain({isReturnPathChosen, returnPathDomain}: BouncesInput): CheckResult[] {
+	return isReturnPathChosen
 		? []
 		: [
 				warn(
@@ -336,8 +336,8 @@ function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
 			];
 }
 
-async function comeHome(input: BouncesInput): Promise<Found> {
-	const {returnPathDomain: domain, resolver, listening, polling, hostname} = input;
+async function comeHome(input: BouncesInput): Promise<CheckResult> {
+	const {returnPathDomain: domain, resolver, isListening, isPolling, hostname} = input;
 	const answer = await resolver.mx(domain, true);
 	if (answer.kind === 'failed') {
 		return warn(
@@ -358,8 +358,8 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 				: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first',
 		);
 	}
-	if (!listening) {
-		return polling
+	if (!isListening) {
+		return isPolling
 			? ok(`bounces to ${domain} go to ${host}, and the mailbox is polled`)
 			: fail(
 					`nothing receives bounces here; ${domain} has MX ${host}`,
@@ -378,7 +378,7 @@ async function probe(
 	where: string,
 	address: string,
 	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
-): Promise<Found> {
+): Promise<CheckResult> {
 	const recipient = `${selfToken ?? 'postmaster'}@${returnPathDomain}`;
 	const connection = new SmtpConnection({
 		address,

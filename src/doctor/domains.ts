@@ -7,7 +7,7 @@ import {listDomains} from '../store/domains.ts';
 import {listInboundDomains} from '../store/received.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 type DomainsInput = {
 	readonly store: Store;
@@ -21,13 +21,13 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 	return {
 		name: 'domain',
 		why: 'Without them, receivers refuse a domain’s mail or file it as spam, and mail to it may be unencrypted.',
-		async look() {
-			const found: Found[] = [];
+		async run() {
+			const findings: CheckResult[] = [];
 			for (const workspace of await listWorkspaces(reader)) {
 				const all = await listDomains(reader, workspace.id);
 				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
 					const {records} = await lookAtDomain(reader, domain, names, openSources, clock.now());
-					found.push(
+					findings.push(
 						judged(
 							domain.name,
 							records,
@@ -39,18 +39,18 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 			for (const host of new Set([names.returnPathDomain, ...(await listInboundDomains(reader))])) {
 				const records = await lookAtHost(reader, host, names, openSources, clock.now());
 				const command = host === names.returnPathDomain ? 'tls' : 'inbound show';
-				found.push(
+				findings.push(
 					...(records.length === 0
 						? []
 						: [judged(host, records, `publish the records that mailctl ${command} lists`)]),
 				);
 			}
-			return found;
+			return findings;
 		},
 	};
 }
 
-function judged(name: string, records: readonly CheckedRecord[], fix: string): Found {
+function judged(name: string, records: readonly CheckedRecord[], fix: string): CheckResult {
 	const wrong = records.filter(({ok: good}) => !good);
 	const unknown = wrong.filter(({state}) => state === 'unknown');
 	const list = wrong.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');

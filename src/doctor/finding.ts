@@ -21,18 +21,18 @@ export type Finding = {
 };
 
 /** A finding without the name and purpose of its check. */
-export type Found = Pick<Finding, 'status' | 'detail' | 'fix'>;
+export type CheckResult = Pick<Finding, 'status' | 'detail' | 'fix'>;
 
 export type Check = {
 	readonly name: string;
 	readonly why: string;
 	/** Runs the check. Rejects only if the check itself has a bug. */
-	readonly look: () => Promise<Found[]>;
+	readonly run: () => Promise<CheckResult[]>;
 };
 
-export const ok = (detail: string): Found => ({status: 'ok', detail, fix: ''});
-export const warn = (detail: string, fix: string): Found => ({status: 'warn', detail, fix});
-export const fail = (detail: string, fix: string): Found => ({status: 'fail', detail, fix});
+export const ok = (detail: string): CheckResult => ({status: 'ok', detail, fix: ''});
+export const warn = (detail: string, fix: string): CheckResult => ({status: 'warn', detail, fix});
+export const fail = (detail: string, fix: string): CheckResult => ({status: 'fail', detail, fix});
 
 /** Runs checks in order and reports each finding at once; `began` receives the name of the check that starts. */
 export async function examine(
@@ -40,10 +40,10 @@ export async function examine(
 	{began, found}: {readonly began: (check: string) => void; readonly found: (finding: Finding) => void},
 ): Promise<Finding[]> {
 	const findings: Finding[] = [];
-	for (const {name, why, look} of checks) {
+	for (const {name, why, run} of checks) {
 		began(name);
 		// An error in one check must not hide the findings of the others.
-		const results = await look().catch((error: unknown) => [
+		const results = await run().catch((error: unknown) => [
 			fail(
 				`the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
 				'please report it',

@@ -2,14 +2,14 @@ import type {SendingNames} from '../domains/domain-records.ts';
 import type {Resolver} from '../net/dns.ts';
 import {listInboundDomains} from '../store/received.ts';
 import type {Store} from '../store/store.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 /** Checks whether mail for a domain arrives here: its first MX must be this host or one that receives bounces. */
 export async function inboundMx(
 	resolver: Pick<Resolver, 'mx'>,
 	domain: string,
 	{host, bounceHost, returnPathDomain}: SendingNames,
-): Promise<Found> {
+): Promise<CheckResult> {
 	const [answer, ours] = await Promise.all([resolver.mx(domain, true), resolver.mx(returnPathDomain, true)]);
 	const record = `publish ${domain} MX "10 ${bounceHost}."`;
 	if (answer.kind === 'failed') {
@@ -36,7 +36,7 @@ export function inboundMxCheck(
 	return {
 		name: 'inbound-mx',
 		why: 'Mail to the addresses of mailctl inbound arrives only if an MX record points to the listener.',
-		async look() {
+		async run() {
 			const domains = await listInboundDomains(reader);
 			const off = 'no listener receives the mail of mailctl inbound';
 			return domains.length > 0 && !isListening

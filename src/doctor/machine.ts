@@ -12,7 +12,7 @@ import type {Resolver} from '../net/dns.ts';
 import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
 const megabyte = 1024 * 1024;
@@ -26,10 +26,10 @@ export function nodeCheck(version = process.versions.node): Check {
 	return {
 		name: 'node',
 		why: 'mailctl is tested on Node 20.19 and later; older versions lack features that it uses.',
-		async look() {
+		async run() {
 			const [major = 0, minor = 0] = version.split('.').map(Number);
-			const old = major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1]);
-			return [old ? fail(`Node ${version}`, 'install Node 20.19 or later') : ok(`Node ${version}`)];
+			const isTooOld = major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1]);
+			return [isTooOld ? fail(`Node ${version}`, 'install Node 20.19 or later') : ok(`Node ${version}`)];
 		},
 	};
 }
@@ -39,17 +39,17 @@ export function diskCheck(dataDir: string, readMinFree: () => number): Check {
 	return {
 		name: 'disk',
 		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends get 503, and the listener replies 452.',
-		async look() {
+		async run() {
 			let folder = dataDir;
 			while (!existsSync(folder) && dirname(folder) !== folder) {
 				folder = dirname(folder);
 			}
 			const free = await freeBytes(folder);
-			const least = readMinFree();
+			const min = readMinFree();
 			const megabytes = Math.floor(free / megabyte).toLocaleString('en');
 			const detail = `${megabytes} MB are free at ${folder}`;
 			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
-			return [free < least ? fail(detail, fix) : free < least * scarce ? warn(detail, fix) : ok(detail)];
+			return [free < min ? fail(detail, fix) : free < min * scarce ? warn(detail, fix) : ok(detail)];
 		},
 	};
 }
@@ -74,7 +74,7 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 	return {
 		name: 'open-files',
 		why: 'Each SMTP session and each HTTP client is an open file; at the limit connections fail.',
-		async look(): Promise<Found[]> {
+		async run(): Promise<CheckResult[]> {
 			const needed = neededOpenFiles(maxSessions);
 			const limit = readOpenFileLimit(limits);
 			if (limit === null) {
@@ -93,7 +93,7 @@ export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 	return {
 		name: 'first-keys',
 		why: 'Anyone who reads the file or a backup of the folder can send as the first workspace.',
-		async look() {
+		async run() {
 			const file = join(dataDir, firstKeysFile);
 			const isOld = existsSync(file) && clock.now() - statSync(file).mtimeMs > dayMs;
 			return isOld
@@ -110,7 +110,7 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 	return {
 		name: 'daemon',
 		why: 'Mail is accepted and sent only while the daemon is running and can write to its store.',
-		async look() {
+		async run() {
 			if (daemon === null) {
 				return [ok('no daemon is running on this data folder; mailctl serve starts one')];
 			}
@@ -122,7 +122,7 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 				return [ok(`${who}, without HTTP`)];
 			}
 			const status = await fetch(`${daemon.http}/readyz`, {signal: AbortSignal.timeout(answerMs)}).then(
-				answer => answer.status,
+				response => response.status,
 				() => null,
 			);
 			return [
@@ -151,7 +151,7 @@ export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: R
 	return {
 		name: 'clock',
 		why: 'Signatures, links and API responses carry the time; receivers distrust mail from the future or the past.',
-		async look() {
+		async run() {
 			const skew = await clockSkew(clock, resolver, server);
 			if (typeof skew === 'string') {
 				return [warn(`unknown: ${skew}`, 'make sure that the clock is synchronized, for example by chrony')];
@@ -170,7 +170,7 @@ export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
 	return {
 		name: 'database-clock',
 		why: 'All daemons of one PostgreSQL database use its clock; logs and TLS use the machine’s.',
-		async look() {
+		async run() {
 			const ahead = skew();
 			const detail = `the machine is ${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead < 0 ? 'behind' : 'ahead of'} PostgreSQL`;
 			return [Math.abs(ahead) > noticeableSkewMs ? warn(detail, keepTime) : ok(detail)];
@@ -180,29 +180,29 @@ export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
 
 /** Returns how many milliseconds this machine's clock is ahead, or a text that says why that is unknown. */
 async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeServer): Promise<number | string> {
-	const found = isIP(host) === 0 ? await resolver.a(host) : {kind: 'found' as const, records: [host]};
-	const [address] = found.kind === 'found' ? found.records : [];
+	const lookup = isIP(host) === 0 ? await resolver.a(host) : {kind: 'found' as const, records: [host]};
+	const [address] = lookup.kind === 'found' ? lookup.records : [];
 	if (address === undefined) {
 		return `the time server ${host} was not found in DNS`;
 	}
-	const asked = clock.now();
-	const answer = await ask(address, port);
-	if (answer === null) {
+	const sentAt = clock.now();
+	const reply = await ask(address, port);
+	if (reply === null) {
 		return `the time server ${host} did not respond`;
 	}
 	const answered = clock.now();
 	// Assumes that the server sent its reply midway through our wait, which is exact enough to judge seconds.
-	return (asked + answered) / 2 - transmitTime(answer);
+	return (sentAt + answered) / 2 - transmitTime(reply);
 }
 
 function ask(address: string, port: number): Promise<Buffer | null> {
 	return new Promise(resolve => {
 		const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
 		const timer = setTimeout(() => end(null), answerLimitMs);
-		const end = (answer: Buffer | null) => {
+		const end = (reply: Buffer | null) => {
 			clearTimeout(timer);
 			socket.close();
-			resolve(answer);
+			resolve(reply);
 		};
 		socket.once('error', () => end(null));
 		socket.once('message', message => end(message.length >= 48 ? message : null));
@@ -217,12 +217,12 @@ function transmitTime(packet: Buffer): number {
 }
 
 /** The store, if it exists and has this version's schema. A missing one is not created. */
-export type OpenedStore = {readonly store: Store | null; readonly found: readonly Found[]};
+export type OpenedStore = {readonly store: Store | null; readonly findings: readonly CheckResult[]};
 
 const why = 'The store holds every accepted message; the daemon does not start if it cannot trust its store.';
 
-export function storeCheck({found}: OpenedStore): Check {
-	return {name: 'store', why, look: async () => [...found]};
+export function storeCheck({findings}: OpenedStore): Check {
+	return {name: 'store', why, run: async () => [...findings]};
 }
 
 /** Checks whether a long read keeps SQLite's write-ahead log from being emptied. */
@@ -230,7 +230,7 @@ export function walCheck(wal: WriteAheadLog): Check {
 	return {
 		name: 'store-log',
 		why: 'During a long read the write-ahead log only grows: it fills the disk and slows down reads.',
-		async look() {
+		async run() {
 			const bytes = wal.bytes();
 			const detail = `${wal.file} is ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
 			const fix = `stop the reading process (listed by fuser -v ${wal.file}); the log is then emptied in seconds`;
@@ -249,15 +249,15 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	const file = join(dataDir, 'mailctl.db');
 	if (databaseUrl === null) {
 		if (!existsSync(dataDir)) {
-			return {store: null, found: [ok(`${dataDir} does not exist yet; the first start creates it`)]};
+			return {store: null, findings: [ok(`${dataDir} does not exist yet; the first start creates it`)]};
 		}
 		try {
 			openDataDir({dataDir});
 		} catch (error) {
-			return {store: null, found: problems(error)};
+			return {store: null, findings: problems(error)};
 		}
 		if (!existsSync(file)) {
-			return {store: null, found: [ok(`${file} does not exist yet; the first start creates it`)]};
+			return {store: null, findings: [ok(`${file} does not exist yet; the first start creates it`)]};
 		}
 	}
 	const where = databaseUrl === null ? file : 'the PostgreSQL database of MAILCTL_DATABASE_URL';
@@ -268,36 +268,38 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 		);
 	} catch (error) {
 		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or fix the URL';
-		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
+		return {store: null, findings: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
 	}
 }
 
 async function judged(store: Store, where: string): Promise<OpenedStore> {
 	const state = await schemaState(store.database);
 	if (state === 'current') {
-		return {store, found: [ok(`${where} is up to date`)]};
+		return {store, findings: [ok(`${where} is up to date`)]};
 	}
 	await store.close();
 	switch (state) {
 		case 'empty':
-			return {store: null, found: [ok(`${where} is empty; the first start creates its tables`)]};
+			return {store: null, findings: [ok(`${where} is empty; the first start creates its tables`)]};
 		case 'older':
 			return {
 				store: null,
-				found: [warn(`${where} was created by an older version`, 'restart the daemon, or run mailctl migrate')],
+				findings: [
+					warn(`${where} was created by an older version`, 'restart the daemon, or run mailctl migrate'),
+				],
 			};
 		case 'tooOld':
-			return {store: null, found: [fail(`${where} was created by a version that is too old`, tooOldFix)]};
+			return {store: null, findings: [fail(`${where} was created by a version that is too old`, tooOldFix)]};
 		case 'newer':
 			return {
 				store: null,
-				found: [fail(`${where} was created by a newer version`, 'install that version again')],
+				findings: [fail(`${where} was created by a newer version`, 'install that version again')],
 			};
 	}
 }
 
 /** Splits each problem of a ConfigError, which has the form `problem: fix`. */
-function problems(error: unknown): Found[] {
+function problems(error: unknown): CheckResult[] {
 	if (!(error instanceof ConfigError)) {
 		throw error;
 	}

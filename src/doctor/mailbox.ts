@@ -4,11 +4,11 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/parsers.ts';
 import {probeNext} from '../inbound/imap-folder.ts';
 import {isMaildir, namesIn} from '../inbound/mail-files.ts';
-import {mailboxFault, nameOfMailbox, openFolder, withinLimit} from '../inbound/mailboxes.ts';
+import {mailboxProblem, nameOfMailbox, openFolder, withinLimit} from '../inbound/mailboxes.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
 import type {MailboxNote} from '../store/mailbox-checkpoints.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 /** The limit of each IMAP step: opening the folder, fetching a message, and stopping IDLE. */
 const imapMs = 30_000;
@@ -31,16 +31,16 @@ export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOption
 	return {
 		name: 'mailbox',
 		why: 'Bounces in a mailbox have no effect while it cannot be read.',
-		async look() {
+		async run() {
 			const note = await options.readNote(name);
 			try {
-				const found =
+				const summary =
 					mailbox.kind === 'imap'
 						? await lookInto(mailbox, note?.position ?? null, options)
 						: await lookAt(mailbox.path);
-				return [ok(`${name} can be read: ${found}`), ...skippedLately(name, note, options.clock.now())];
+				return [ok(`${name} can be read: ${summary}`), ...skippedLately(name, note, options.clock.now())];
 			} catch (error) {
-				const {reason, fix} = mailboxFault(error, mailbox);
+				const {reason, fix} = mailboxProblem(error, mailbox);
 				return [fail(reason, fix)];
 			}
 		},
@@ -50,7 +50,7 @@ export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOption
 /** How long a skipped message is worth a warning. */
 const skipNewsMs = 7 * dayMs;
 
-function skippedLately(name: string, note: MailboxNote | undefined, now: number): Found[] {
+function skippedLately(name: string, note: MailboxNote | undefined, now: number): CheckResult[] {
 	const {skipped = 0, skipped_at: at = null, skip_reason: reason} = note ?? {};
 	if (at === null || now - Date.parse(at) > skipNewsMs) {
 		return [];
@@ -74,7 +74,7 @@ async function lookInto(
 		giveUp.abort();
 		throw error;
 	});
-	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
+	const messageCount = client.mailbox === false ? 0 : client.mailbox.exists;
 	const canIdle = client.capabilities.has('IDLE');
 	try {
 		await withinLimit(waitLimitMs, () => probeNext(client, position));
@@ -87,7 +87,7 @@ async function lookInto(
 		client.close();
 	}
 	const idle = canIdle ? 'new messages are reported at once' : 'new messages are found at the next poll';
-	return `${mails} ${mails === 1 ? 'message' : 'messages'}, ${idle}`;
+	return `${messageCount} ${messageCount === 1 ? 'message' : 'messages'}, ${idle}`;
 }
 
 async function lookAt(folder: string): Promise<string> {

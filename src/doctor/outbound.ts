@@ -20,7 +20,7 @@ import type {ProviderClient} from '../net/provider-client.ts';
 import type {Relay, RelayApi} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
@@ -39,7 +39,7 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 	return {
 		name: 'hostname',
 		why: 'Receivers look up the EHLO name; if it is not in DNS, mail looks like a bot’s.',
-		async look() {
+		async run() {
 			if (!hostname.includes('.')) {
 				return [
 					fail(
@@ -69,7 +69,7 @@ export function reverseDnsCheck(addresses: readonly OwnAddress[], resolver: Reso
 	return {
 		name: 'reverse-dns',
 		why: 'Gmail, Outlook and others refuse mail from an address whose name (PTR) does not resolve back to it.',
-		async look() {
+		async run() {
 			if (addresses.length === 0) {
 				const fix = 'set MAILCTL_SOURCE_ADDRESSES, or run this on the machine that sends';
 				return [warn('the public address of this machine is unknown', fix)];
@@ -79,7 +79,7 @@ export function reverseDnsCheck(addresses: readonly OwnAddress[], resolver: Reso
 	};
 }
 
-async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): Promise<Found> {
+async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): Promise<CheckResult> {
 	const fix = `ask the provider of the address to set its reverse DNS (PTR) to ${hostname}`;
 	const answer = await resolver.ptr(reverseName(address), true);
 	if (answer.kind === 'failed') {
@@ -109,7 +109,7 @@ export function ehloSpfCheck(hostname: string, resolver: Resolver): Check {
 	return {
 		name: 'spf-ehlo',
 		why: 'Some receivers check the SPF record of the EHLO name too.',
-		async look() {
+		async run() {
 			const answer = await resolver.txt(hostname, true);
 			const [record] = recordsOf(answer).filter(text => /^v=spf1(?: |$)/i.test(text));
 			return [
@@ -139,7 +139,7 @@ export function resolverCheck(domain: string, resolver: Resolver): Check {
 	return {
 		name: 'dns',
 		why: 'Without DNS, no mail server is found for any recipient, and all mail waits.',
-		async look() {
+		async run() {
 			const answer = await resolver.mx(domain, true);
 			return [
 				answer.kind === 'found'
@@ -174,7 +174,7 @@ const submission: Listener = {
 export const noCertificateCheck: Check = {
 	name: inbound.check,
 	why: inbound.why,
-	look: async () => [
+	run: async () => [
 		warn(
 			'the listener offers no STARTTLS: reports arrive unencrypted',
 			`set MAILCTL_ACME=true, or ${inbound.settings}`,
@@ -230,7 +230,7 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 	return {
 		name: listener.check,
 		why: listener.why,
-		async look() {
+		async run() {
 			let certificate: X509Certificate;
 			try {
 				certificate = new X509Certificate(readSettingFile(certFile));
@@ -285,9 +285,9 @@ async function greet(
 		localAddress: source?.address,
 		secureContexts,
 		hello: 'usual',
-		tlsFailed: false,
+		hasTlsFailed: false,
 		clock: systemClock,
-		plainHelo: false,
+		isHeloOnly: false,
 		dialogue: new Dialogue(() => performance.now()),
 		opened: () => undefined,
 	});
@@ -316,15 +316,15 @@ export function egressCheck(input: EgressInput): Check {
 	return {
 		name: 'egress',
 		why: 'Direct delivery needs outgoing port 25, which many hosting providers block by default.',
-		look: async () =>
+		run: async () =>
 			await Promise.all(sources.length === 0 ? [reach(undefined, input)] : sources.map(one => reach(one, input))),
 	};
 }
 
-async function reach(source: OwnAddress | undefined, input: EgressInput): Promise<Found> {
+async function reach(source: OwnAddress | undefined, input: EgressInput): Promise<CheckResult> {
 	const from = source === undefined ? '' : ` from ${source.address}`;
 	const failures: string[] = [];
-	let refused = false;
+	let isRefused = false;
 	for (const target of input.targets) {
 		const routes = await input.routesTo(target);
 		if (typeof routes === 'string') {
@@ -340,11 +340,11 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 		if ('said' in greeted) {
 			return ok(`a session${from} with ${greeted.said}`);
 		}
-		refused ||= greeted.by === 'reply';
+		isRefused ||= greeted.by === 'reply';
 		failures.push(`${route.name} [${route.address}]: ${wordsOf(greeted)}`);
 	}
 	const detail = `no mail server accepts a session${from}: ${failures.join('; ')}`;
-	return refused
+	return isRefused
 		? warn(
 				detail,
 				'the connection works, but the servers refuse this address: see their replies and the reverse-dns check',
@@ -362,7 +362,7 @@ export function relayCheck(
 	return {
 		name: 'relay',
 		why: 'Mail for a relay waits while the relay cannot be reached or refuses the login.',
-		look: async () =>
+		run: async () =>
 			await Promise.all(
 				relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp))),
 			),
@@ -379,7 +379,7 @@ export function smarthostEventsCheck(reader: Knex, clock: Pick<Clock, 'now'>): C
 	return {
 		name: 'smarthost-events',
 		why: 'Bounces and complaints of mail sent by a provider are known only if the provider posts them here.',
-		async look() {
+		async run() {
 			const smarthosts = await listSmarthosts(reader, null);
 			return smarthosts.length === 0
 				? [
@@ -410,7 +410,7 @@ export function describeSilence({id, provider, unreported_since: since, last_eve
 	};
 }
 
-function eventsFound(smarthost: Smarthost, now: number): Found {
+function eventsFound(smarthost: Smarthost, now: number): CheckResult {
 	const {provider, last_event_at: last} = smarthost;
 	if (isSilent(smarthost, now)) {
 		const {detail, fix} = describeSilence(smarthost);
@@ -420,7 +420,7 @@ function eventsFound(smarthost: Smarthost, now: number): Found {
 }
 
 /** Only checks that the host responds: what a key may do differs, so no request would prove that it is accepted. */
-async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<Found> {
+async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<CheckResult> {
 	try {
 		const {status} = await client.ask(api, new URL(`https://${host}/`));
 		return ok(`${host} responds by HTTPS (${status}); the first message shows whether it accepts the key`);
@@ -432,7 +432,7 @@ async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient
 	}
 }
 
-async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Found> {
+async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<CheckResult> {
 	const {host, port, secure, tls, user, password} = relay;
 	const addresses = isIP(host) === 0 ? await lookUp(host).catch(() => []) : [host];
 	const [address] = addresses;

@@ -1,6 +1,6 @@
 import {withoutAdvice} from '../mail/outcome.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
-import {type Check, type Found, fail, ok, warn} from './finding.ts';
+import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const answerMs = 10_000;
 
@@ -9,20 +9,20 @@ type Get = (url: string) => Promise<{readonly status: number; readonly headers: 
 /** Checks that links in messages reach this server, by https as one-click unsubscribe requires (RFC 8058 §3.1). */
 export function publicUrlCheck({
 	publicUrl,
-	running,
+	isRunning,
 	get = url => fetch(url, {redirect: 'manual', signal: AbortSignal.timeout(answerMs)}),
 }: {
 	readonly publicUrl: string;
 	/** Whether a daemon is running, which should respond there. */
-	readonly running: boolean;
+	readonly isRunning: boolean;
 	readonly get?: Get;
 }): Check {
 	return {
 		name: 'public-url',
 		why: 'Gmail and Yahoo show their unsubscribe button only if https links work; recipients need them too.',
-		async look() {
+		async run() {
 			const {protocol, hostname} = new URL(publicUrl);
-			const found: Found[] = [];
+			const findings: CheckResult[] = [];
 			if (hostname === 'localhost' || isLoopbackAddress(hostname.replace(/^\[|\]$/g, ''))) {
 				return [
 					fail(
@@ -32,19 +32,19 @@ export function publicUrlCheck({
 				];
 			}
 			if (protocol !== 'https:') {
-				found.push(
+				findings.push(
 					warn(
 						`links in messages point to ${publicUrl}`,
 						'put an https proxy in front of it and set MAILCTL_PUBLIC_URL',
 					),
 				);
 			}
-			found.push(
-				running
-					? await answers(publicUrl, get)
+			findings.push(
+				isRunning
+					? await checkResponse(publicUrl, get)
 					: ok(`${publicUrl}; not requested, because no daemon is running`),
 			);
-			return found;
+			return findings;
 		},
 	};
 }
@@ -52,7 +52,7 @@ export function publicUrlCheck({
 /**
  * Requests the page that links point to, not `/healthz`: a proxy may pass only the paths of links and the API.
  */
-async function answers(publicUrl: string, get: Get): Promise<Found> {
+async function checkResponse(publicUrl: string, get: Get): Promise<CheckResult> {
 	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
 	try {
 		const {status, headers} = await get(url);

@@ -22,7 +22,7 @@ export type CheckedRecord = DomainRecord &
 		/** Whether at least one server returns the correct record. */
 		readonly ok: boolean;
 		/** Whether all resolvers that responded return the correct record, so that others will see it too. */
-		readonly everywhere: boolean;
+		readonly isPropagated: boolean;
 	};
 
 /**
@@ -34,18 +34,18 @@ export async function checkDomainRecords(
 	records: readonly DomainRecord[],
 	{resolvers, authority}: RecordSources,
 ): Promise<CheckedRecord[]> {
-	let asked: Promise<Resolver | null> | undefined;
+	let authorityResolver: Promise<Resolver | null> | undefined;
 	return await Promise.all(
 		records.map(async record => {
 			const verdicts = await Promise.all(resolvers.map(resolver => judgeRecord(resolver, record)));
 			const answered = verdicts.filter(({state}) => state !== 'unknown');
-			const everywhere = answered.length > 0 && answered.every(({state}) => state === 'ok');
+			const isPropagated = answered.length > 0 && answered.every(({state}) => state === 'ok');
 			if (!verdicts.some(({state}) => state === 'ok')) {
-				asked ??= authority(domain);
-				const source = await asked;
+				authorityResolver ??= authority(domain);
+				const source = await authorityResolver;
 				verdicts.push(...(source === null ? [] : [await judgeRecord(source, record)]));
 			}
-			return {...record, ...best(verdicts), everywhere};
+			return {...record, ...best(verdicts), isPropagated};
 		}),
 	);
 }
@@ -53,9 +53,9 @@ export async function checkDomainRecords(
 /** Checks the records of a host of this installation that accepts mail. There are none if no listener offers TLS. */
 export async function lookAtHost(reader: Knex, host: string, names: SendingNames, open: OpenSources, now: number) {
 	const policy = await names.policy(reader, now);
-	const wanted = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
+	const records = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
 	const sources = open();
-	return await checkDomainRecords(host, wanted, sources).finally(sources.close);
+	return await checkDomainRecords(host, records, sources).finally(sources.close);
 }
 
 const order: ReadonlyArray<Verdict['state']> = ['ok', 'different', 'missing', 'unknown'];
@@ -143,23 +143,23 @@ function judgeOwnership(texts: readonly string[], {value}: DomainRecord): Verdic
 function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const keys = texts.map(text => parseDkimRecord(text)).filter(key => key !== undefined);
 	const [found] = keys;
-	const wanted = parseDkimRecord(value);
+	const expected = parseDkimRecord(value);
 	if (found === undefined) {
 		return different(texts, 'it is not a DKIM key');
 	}
 	if (keys.length > 1) {
 		return different(texts, `there are ${keys.length} keys, but only one is allowed`);
 	}
-	if (found.fault !== null) {
-		return different(texts, found.fault);
+	if (found.problem !== null) {
+		return different(texts, found.problem);
 	}
 	if (found.key === null) {
 		return different(texts, 'the key is revoked, its p= is empty');
 	}
-	if (wanted?.key == null || found.algorithm !== wanted.algorithm || !found.key.equals(wanted.key)) {
+	if (expected?.key == null || found.algorithm !== expected.algorithm || !found.key.equals(expected.key)) {
 		return different(texts, 'it is a different key');
 	}
-	return ok(texts, found.testing ? 't=y marks DKIM as being tested, so some receivers ignore the signature' : null);
+	return ok(texts, found.isTesting ? 't=y marks DKIM as being tested, so some receivers ignore the signature' : null);
 }
 
 /**
@@ -168,23 +168,25 @@ function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
  */
 async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
 	const host = value.split(' ').at(-1) ?? '';
-	const wanted = new Set([host, ...alike]);
+	const expected = new Set([host, ...alike]);
 	const wrong = `bounces would not reach ${host}`;
 	const answer = await resolver.mx(name, true);
 	const records = recordsIn(answer);
 	if (isVerdict(records)) {
-		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, wanted, wrong) : records;
+		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, expected, wrong) : records;
 	}
 	const found = records.map(({priority, exchange}) => `${priority} ${exchange || '.'}`);
 	const best = Math.min(...records.map(({priority}) => priority));
 	const first = records.filter(({priority}) => priority === best).map(({exchange}) => exchange.toLowerCase());
-	if (first.every(exchange => wanted.has(exchange))) {
+	if (first.every(exchange => expected.has(exchange))) {
 		return ok(found);
 	}
-	const theirs = await Promise.all([...wanted].map(each => resolver.mx(each, true)));
+	const mxAnswers = await Promise.all([...expected].map(each => resolver.mx(each, true)));
 	const hosts = new Set([
-		...wanted,
-		...theirs.flatMap(own => (own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : [])),
+		...expected,
+		...mxAnswers.flatMap(own =>
+			own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : [],
+		),
 	]);
 	return first.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, wrong);
 }
@@ -192,7 +194,7 @@ async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainR
 async function judgeAlias(
 	resolver: Resolver,
 	name: string,
-	wanted: ReadonlySet<string>,
+	expected: ReadonlySet<string>,
 	wrong: string,
 ): Promise<Verdict> {
 	const aliases = recordsIn(await resolver.cname(name, true));
@@ -200,7 +202,7 @@ async function judgeAlias(
 		return aliases;
 	}
 	const found = aliases.map(alias => `CNAME ${alias}`);
-	return aliases.some(alias => wanted.has(alias.toLowerCase())) ? ok(found) : different(found, wrong);
+	return aliases.some(alias => expected.has(alias.toLowerCase())) ? ok(found) : different(found, wrong);
 }
 
 async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
@@ -218,7 +220,7 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 	}
 	const parsed = parseSpf(only);
 	if (!parsed.ok) {
-		return different(found, parsed.fault);
+		return different(found, parsed.problem);
 	}
 	// A proposal that ends in ~all is for smarthosts, whose addresses can be published in other ways too.
 	if (value.endsWith('~all')) {
@@ -251,12 +253,12 @@ function parseIncludes(text: string): string[] {
 
 /** Checks that every address in the proposal passes. */
 async function judgeCover(resolver: Resolver, name: string, value: string, found: readonly string[]): Promise<Verdict> {
-	const wanted = await findAddresses(resolver, value);
-	if (isVerdict(wanted)) {
-		return {...wanted, found};
+	const expected = await findAddresses(resolver, value);
+	if (isVerdict(expected)) {
+		return {...expected, found};
 	}
 	const check = compileSpf(resolver, name);
-	for (const ip of wanted) {
+	for (const ip of expected) {
 		const result = await check(ip);
 		switch (result.kind) {
 			case 'pass':
@@ -269,7 +271,7 @@ async function judgeCover(resolver: Resolver, name: string, value: string, found
 				return different(found, `it does not allow ${ip}`);
 		}
 	}
-	return wanted.length > 0 ? ok(found) : different(found, 'the sending host has no address');
+	return expected.length > 0 ? ok(found) : different(found, 'the sending host has no address');
 }
 
 async function findAddresses(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
@@ -320,9 +322,9 @@ async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Prom
 
 /** Returns a remark if reports could be sent to this installation but go elsewhere. */
 function lacking(text: string, proposed: string): string | null {
-	const ours = parseTagList(proposed)?.get('rua');
-	const isThere = ours === undefined || namesUri(parseTagList(text)?.get('rua'), ours);
-	return isThere ? null : `its rua= does not include ${ours}, so reports are not sent here`;
+	const ownUri = parseTagList(proposed)?.get('rua');
+	const isThere = ownUri === undefined || namesUri(parseTagList(text)?.get('rua'), ownUri);
+	return isThere ? null : `its rua= does not include ${ownUri}, so reports are not sent here`;
 }
 
 /** Whether a `rua=` contains an address, with or without a size limit (RFC 7489 §6.2). */
@@ -347,21 +349,23 @@ async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promi
 	if (byAlias.state === 'ok') {
 		return byAlias;
 	}
-	const found = await hostAddresses(resolver, name);
-	if (isVerdict(found)) {
-		return found;
+	const addresses = await hostAddresses(resolver, name);
+	if (isVerdict(addresses)) {
+		return addresses;
 	}
-	const wanted = await hostAddresses(resolver, value);
-	if (isVerdict(wanted)) {
+	const expected = await hostAddresses(resolver, value);
+	if (isVerdict(expected)) {
 		return {state: 'unknown', found: [], problem: `DNS returned no address for ${value}`};
 	}
-	return found.every(address => wanted.includes(address)) ? ok(found) : different(found, wrong);
+	return addresses.every(address => expected.includes(address)) ? ok(addresses) : different(addresses, wrong);
 }
 
 async function hostAddresses(resolver: Resolver, host: string): Promise<readonly string[] | Verdict> {
-	const answers = (await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)])).map(recordsIn);
-	const found = answers.flatMap(records => (isVerdict(records) ? [] : records));
-	return found.length > 0 ? found : (answers.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
+	const results = (await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)])).map(recordsIn);
+	const addresses = results.flatMap(records => (isVerdict(records) ? [] : records));
+	return addresses.length > 0
+		? addresses
+		: (results.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
 }
 
 /** The id must be current, because others fetch the policy again only when its id changes. */
@@ -379,8 +383,8 @@ function judgeTlsReport(texts: readonly string[], {value}: DomainRecord): Verdic
 		return different(texts, 'it is not a single TLSRPT record');
 	}
 	// Reports may be sent to other addresses too, or only to others.
-	const wanted = value.slice(value.indexOf('mailto:')).toLowerCase();
-	return ok(found, found[0]?.toLowerCase().includes(wanted) ? null : 'its reports go elsewhere');
+	const expected = value.slice(value.indexOf('mailto:')).toLowerCase();
+	return ok(found, found[0]?.toLowerCase().includes(expected) ? null : 'its reports go elsewhere');
 }
 
 // The texts about records that the command line and the dashboard share.

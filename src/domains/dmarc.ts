@@ -12,7 +12,7 @@ import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type Sending
 import {compileSpf} from './spf.ts';
 
 /** The default and maximum period of the figures, in days. */
-export const dmarcPeriod = {usual: 30, most: 90} as const;
+export const dmarcPeriod = {usual: 30, max: 90} as const;
 /** Returns the first of the last `days` days, including today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
 /** The number of sources that are evaluated, those with the most messages. */
@@ -90,13 +90,17 @@ export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 	return async (domain, days) => {
 		const {counted, sources, judged} = await findEvidence(domain, days);
 		const tls = await readReportedTls(reader, domain, [returnPathHost(domain)], firstDay(days, clock.now()));
-		const asked = openSources();
+		const recordSources = openSources();
 		try {
-			const [published] = await checkDomainRecords(domain.name, [recordFor('dmarc', domain, names)], asked);
+			const [published] = await checkDomainRecords(
+				domain.name,
+				[recordFor('dmarc', domain, names)],
+				recordSources,
+			);
 			const advice = toAdvice(domain, names, published as CheckedRecord, judged);
 			return {...counted, days, sources, advice, tls};
 		} finally {
-			asked.close();
+			recordSources.close();
 		}
 	};
 }
@@ -142,13 +146,13 @@ async function gather(
 		maxSources,
 	);
 	const ips = new Set([...judged.sources, ...counted.sources].map(({ip}) => ip));
-	const ours = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
-	const own = judged.sources.filter(({ip}) => ours.has(ip));
+	const ownIps = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
+	const own = judged.sources.filter(({ip}) => ownIps.has(ip));
 	const addresses = own.map(({ip}) => ip);
 	const ownDays = await countDmarcDays(reader, judgedBy, addresses);
 	return {
 		counted,
-		sources: counted.sources.map(source => ({...source, ours: ours.has(source.ip)})),
+		sources: counted.sources.map(source => ({...source, ours: ownIps.has(source.ip)})),
 		judged: {own, ownDays, lost: judged.lost, days: judgedDays},
 	};
 }
@@ -164,9 +168,9 @@ async function ownAddresses(
 	clock: Clock,
 ): Promise<ReadonlySet<string>> {
 	const own = new Set<string>();
-	const asked = openSources();
+	const recordSources = openSources();
 	try {
-		const [resolver] = asked.resolvers;
+		const [resolver] = recordSources.resolvers;
 		if (resolver === undefined) {
 			return own;
 		}
@@ -186,7 +190,7 @@ async function ownAddresses(
 			await pause();
 		}
 	} finally {
-		asked.close();
+		recordSources.close();
 	}
 	return own;
 }
@@ -212,15 +216,16 @@ export function toAdvice(
 ): DmarcAdvice {
 	const {name, value, state, problem} = published;
 	const all = own.reduce((sum, {n}) => sum + n, 0);
-	const ours = own.reduce((sum, {n, aligned}) => sum + n - aligned, 0);
-	const cost = {ours, others: lost - ours};
+	const ownUnaligned = own.reduce((sum, {n, aligned}) => sum + n - aligned, 0);
+	const cost = {ours: ownUnaligned, others: lost - ownUnaligned};
 	const tags = state === 'ok' ? parseTagList(published.found[0] ?? '') : undefined;
 	const policy = tags === undefined ? null : (tags.get('p')?.toLowerCase() ?? 'none');
 	const isPartial = policy !== 'none' && Number(tags?.get('pct') ?? 100) < 100;
 
-	function advise(next: string | null, why: string, change = next !== policy): DmarcAdvice {
-		const record = tags && next ? toRecord(tags, next, change, names.receives ? dmarcUri(domain) : null) : value;
-		return {policy, next, change, name, record, why, days, cost};
+	function advise(next: string | null, why: string, shouldChange = next !== policy): DmarcAdvice {
+		const record =
+			tags && next ? toRecord(tags, next, shouldChange, names.receives ? dmarcUri(domain) : null) : value;
+		return {policy, next, change: shouldChange, name, record, why, days, cost};
 	}
 
 	if (tags === undefined || policy === null) {
@@ -239,11 +244,11 @@ export function toAdvice(
 			ownDays === 0 ? 'no signed reports' : `${ownDays} ${ownDays === 1 ? 'day' : 'days'} of signed reports`;
 		return advise(policy, `${have} about your mail so far: wait until there are ${minDays} days`);
 	}
-	if (ours > all * maxUnalignedShare) {
+	if (ownUnaligned > all * maxUnalignedShare) {
 		const worst = own.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
 		return advise(
 			policy,
-			`${grouped(ours)} of your ${grouped(all)} messages would be stopped: first find out why those from ${worst?.ip} are not aligned`,
+			`${grouped(ownUnaligned)} of your ${grouped(all)} messages would be stopped: first find out why those from ${worst?.ip} are not aligned`,
 		);
 	}
 	const strangers =
@@ -252,7 +257,7 @@ export function toAdvice(
 			: `; it stops ${grouped(cost.others)} messages of others: make sure that none of them are yours`;
 	return advise(
 		isPartial ? policy : (policies[policies.indexOf(policy) + 1] ?? policy),
-		`${grouped(all - ours)} of your ${grouped(all)} messages are aligned${strangers}`,
+		`${grouped(all - ownUnaligned)} of your ${grouped(all)} messages are aligned${strangers}`,
 		true,
 	);
 }
@@ -264,14 +269,19 @@ export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
 		: `${change ? 'Publish' : 'Keep'} p=${next}${change && next === policy ? ' for all mail' : ''}`;
 
 /** Returns the published record with a new policy and its other tags. If anything changes, it applies to all mail. */
-function toRecord(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
+function toRecord(
+	tags: ReadonlyMap<string, string>,
+	policy: string,
+	shouldChange: boolean,
+	uri: string | null,
+): string {
 	const rua = tags.get('rua');
 	const changed = new Map([
 		['v', 'DMARC1'],
 		['p', policy],
 		...[...tags].filter(([tag]) => tag !== 'v' && tag !== 'p'),
 	]);
-	if (change && Number(changed.get('pct')) < 100) {
+	if (shouldChange && Number(changed.get('pct')) < 100) {
 		changed.delete('pct');
 	}
 	if (uri !== null && !namesUri(rua, uri)) {
@@ -281,12 +291,12 @@ function toRecord(tags: ReadonlyMap<string, string>, policy: string, change: boo
 }
 
 /** Returns a text such as `812 connections, 4 failed: sts certificate-expired 4`, or `null` without reports. */
-export function tlsWords(seen: readonly TlsSum[]): string | null {
-	const [{total} = {total: 0}] = seen;
-	const failed = seen.filter(({result}) => result !== 'success');
+export function tlsWords(results: readonly TlsSum[]): string | null {
+	const [{total} = {total: 0}] = results;
+	const failed = results.filter(({result}) => result !== 'success');
 	const causes = failed.map(({policy, result, count}) => `${policy} ${result} ${grouped(count)}`).join(', ');
-	const words = `${grouped(total)} ${total === 1 ? 'connection' : 'connections'}, ${grouped(failed.reduce((all, {count}) => all + count, 0))} failed`;
-	return total === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
+	const summary = `${grouped(total)} ${total === 1 ? 'connection' : 'connections'}, ${grouped(failed.reduce((all, {count}) => all + count, 0))} failed`;
+	return total === 0 ? null : causes === '' ? summary : `${summary}: ${causes}`;
 }
 
 /** Returns the form that the API and `--json` show. */

@@ -129,8 +129,19 @@ const record = (
 	type: DomainRecord['type'],
 	name: string,
 	value: string,
-	required = false,
-): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: [], note: null, ready: true});
+	isRequired = false,
+): DomainRecord => ({
+	type,
+	name,
+	value,
+	purpose,
+	required: isRequired,
+	found: [],
+	key: null,
+	alike: [],
+	note: null,
+	ready: true,
+});
 
 /** Returns the records that announce the MTA-STS policy and TLS reports of a host that accepts mail. */
 export function hostRecords(host: string, publicHost: string, policyId: string): DomainRecord[] {
@@ -157,9 +168,9 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		...keys.map(row => {
 			const key = recordKey(row);
 			// Gmail and Outlook verify only RSA, so the Ed25519 signature is optional.
-			const required = row.algorithm === 'rsa-sha256' && key.state === 'active';
+			const isRequired = row.algorithm === 'rsa-sha256' && key.state === 'active';
 			const name = `${row.selector}._domainkey.${domain.name}`;
-			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
+			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), isRequired), key};
 		}),
 		{
 			...record('return_path', 'MX', returnPath, `10 ${bounceHost}`),
@@ -211,19 +222,19 @@ function spf(names: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partia
 
 /** A host name without a dot cannot be resolved by others. */
 function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
-	const ready = host.includes('.');
+	const isReady = host.includes('.');
 	return {
-		ready,
-		note: ready ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first (it is ${host})`,
+		ready: isReady,
+		note: isReady ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first (it is ${host})`,
 	};
 }
 
 /** The target of an alias must be a host name that others can resolve. */
 function reachable(host: string): Pick<DomainRecord, 'note' | 'ready'> {
-	const ready = host.includes('.') && isIP(host) === 0;
+	const isReady = host.includes('.') && isIP(host) === 0;
 	return {
-		ready,
-		note: ready ? null : `set MAILCTL_PUBLIC_URL to a URL with a full host name first (its host is ${host})`,
+		ready: isReady,
+		note: isReady ? null : `set MAILCTL_PUBLIC_URL to a URL with a full host name first (its host is ${host})`,
 	};
 }
 

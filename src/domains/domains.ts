@@ -38,7 +38,7 @@ const maxHostLength = 253;
  * Returns the problem with the return path of a domain as a clause for people, or `null`. It must be below the domain,
  * because other hosts may belong to another tenant.
  */
-export function returnPathFault(name: string, host: string | null): string | null {
+export function returnPathProblem(name: string, host: string | null): string | null {
 	if (host !== null && !host.endsWith(`.${name}`)) {
 		return `must be a host below ${name}, such as bounce.${name}`;
 	}
@@ -58,9 +58,9 @@ export async function addDomain(
 	vault: Vault,
 	{workspaceId, name, returnPathDomain = null, links = null, keys}: DomainInput,
 ): Promise<{domain: Domain; keys: DkimKey[]} | undefined> {
-	const fault = returnPathFault(name, returnPathDomain);
-	if (fault !== null) {
-		throw new Error(`The return path of a domain ${fault}.`);
+	const problem = returnPathProblem(name, returnPathDomain);
+	if (problem !== null) {
+		throw new Error(`The return path of a domain ${problem}.`);
 	}
 	const {clock, newId, random} = tools;
 	const now = storeTime(clock.now());

@@ -10,7 +10,10 @@ import {returnPathHost} from './domain-records.ts';
  * Returns the problem with the link host of a domain as a clause for people, or `null`. It must be below the domain,
  * because other hosts may belong to another tenant.
  */
-export function linkHostFault(domain: Pick<Domain, 'name' | 'return_path_domain'>, host: string | null): string | null {
+export function linkHostProblem(
+	domain: Pick<Domain, 'name' | 'return_path_domain'>,
+	host: string | null,
+): string | null {
 	if (host === null) {
 		return null;
 	}
@@ -37,12 +40,14 @@ export async function claimLinkHost(
 	ownHosts: OwnHosts,
 ): Promise<void> {
 	await bumpGeneration(trx);
-	const fault = ownHosts.includes(host) ? 'must not be the name of this installation' : linkHostFault(domain, host);
-	if (fault !== null) {
+	const problem = ownHosts.includes(host)
+		? 'must not be the name of this installation'
+		: linkHostProblem(domain, host);
+	if (problem !== null) {
 		throw new Refused('unprocessable_entity', {
-			...{wrong: `the link host ${host} ${fault}`, next: 'choose another host'},
-			api: `link_host ${fault}.`,
-			page: `The link host ${fault}.`,
+			...{wrong: `the link host ${host} ${problem}`, next: 'choose another host'},
+			api: `link_host ${problem}.`,
+			page: `The link host ${problem}.`,
 		});
 	}
 	for (const other of await findByLinkHost(trx, host)) {

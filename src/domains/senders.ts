@@ -70,12 +70,12 @@ export async function addSender(
 		disabled_at: null,
 		created_at: now,
 	};
-	const added = await insertSender(trx, sender);
+	const isAdded = await insertSender(trx, sender);
 	await bumpGeneration(trx);
-	if (added) {
+	if (isAdded) {
 		await record(trx, tools, 'sender.added', sender, {verified});
 	}
-	return added ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
+	return isAdded ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
 }
 
 /** A change to a sender. `unverify` reverts an operator's verification, so that only the domain verifies it. */

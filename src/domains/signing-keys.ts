@@ -63,9 +63,9 @@ export async function rotateKeys(
 	if (waiting.length > 0) {
 		return {kind: 'under_way', selectors: waiting.map(key => key.selector)};
 	}
-	const taken = new Set(known.map(key => key.selector));
-	const selectors = selector === null ? freeSelectors(taken) : ([selector, `${selector}-ed25519`] as const);
-	const clash = selectors.find(each => taken.has(each));
+	const used = new Set(known.map(key => key.selector));
+	const selectors = selector === null ? freeSelectors(used) : ([selector, `${selector}-ed25519`] as const);
+	const clash = selectors.find(each => used.has(each));
 	if (clash !== undefined) {
 		return {kind: 'selector_taken', selector: clash};
 	}
@@ -97,7 +97,7 @@ function keyAct(action: string, {id, name, workspace_id: workspaceId}: Domain, s
 }
 
 // Numbers above all those in use, because DNS may still cache the record of a selector that was used before.
-function freeSelectors(taken: ReadonlySet<string>): [string, string] {
-	const highest = Math.max(0, ...[...taken].map(selector => Number(/^mc(\d{1,9})$/.exec(selector)?.[1] ?? 0)));
-	return [`mc${highest + 1}`, `mc${highest + 2}`];
+function freeSelectors(used: ReadonlySet<string>): [string, string] {
+	const lastNumber = Math.max(0, ...[...used].map(selector => Number(/^mc(\d{1,9})$/.exec(selector)?.[1] ?? 0)));
+	return [`mc${lastNumber + 1}`, `mc${lastNumber + 2}`];
 }

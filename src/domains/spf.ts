@@ -72,7 +72,7 @@ class Published {
 			}
 			const parsed = records[0] === undefined ? null : parseSpf(records[0]);
 			if (parsed?.ok === false) {
-				throw new SpfEnd('permerror', `the SPF record of ${name} is invalid: ${parsed.fault}`);
+				throw new SpfEnd('permerror', `the SPF record of ${name} is invalid: ${parsed.problem}`);
 			}
 			return parsed && compile(parsed.record);
 		});
@@ -186,8 +186,8 @@ class Evaluation {
 		}
 		const hosts = name === 'a' ? [host] : this.#notVoid(await published.exchanges(host), host);
 		for (const each of hosts.slice(0, maxHosts)) {
-			const found = await published.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', each);
-			const addresses = name === 'a' ? this.#notVoid(found, each) : found;
+			const resolved = await published.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', each);
+			const addresses = name === 'a' ? this.#notVoid(resolved, each) : resolved;
 			if (addresses.some(address => this.#isWithin(address, prefix))) {
 				return true;
 			}
@@ -207,14 +207,14 @@ function isWithin(ip: Uint8Array, network: Uint8Array, prefix: number): boolean 
 	if (ip.length !== network.length) {
 		return false;
 	}
-	const whole = prefix >> 3;
-	for (let at = 0; at < whole; at++) {
+	const wholeOctets = prefix >> 3;
+	for (let at = 0; at < wholeOctets; at++) {
 		if (ip[at] !== network[at]) {
 			return false;
 		}
 	}
-	const rest = 8 - (prefix & 7);
-	return rest === 8 || (ip[whole] ?? 0) >> rest === (network[whole] ?? 0) >> rest;
+	const shift = 8 - (prefix & 7);
+	return shift === 8 || (ip[wholeOctets] ?? 0) >> shift === (network[wholeOctets] ?? 0) >> shift;
 }
 
 type SpfQualifier = '+' | '-' | '~' | '?';
@@ -230,7 +230,7 @@ type SpfMechanism = {
 
 type SpfRecord = {readonly mechanisms: readonly SpfMechanism[]; readonly redirect: string | null};
 
-type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok: false; readonly fault: string};
+type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok: false; readonly problem: string};
 
 const mechanism =
 	/^([-+~?])?(all|include|a|mx|ptr|ip4|ip6|exists)(?::([^/]+|[0-9a-f:.]+))?(?:\/(\d{1,3}))?(?:\/\/(\d{1,3}))?$/i;
@@ -250,17 +250,17 @@ export function isSpf(text: string): boolean {
 /** Parses an SPF record (RFC 7208 §12). `fault` quotes the invalid term. */
 export function parseSpf(text: string): ParsedSpf {
 	if (!isSpf(text)) {
-		return {ok: false, fault: 'it is not an SPF record'};
+		return {ok: false, problem: 'it is not an SPF record'};
 	}
 	if (Buffer.byteLength(text) > maxLength) {
-		return {ok: false, fault: `it is longer than ${maxLength} octets`};
+		return {ok: false, problem: `it is longer than ${maxLength} octets`};
 	}
 	const terms = text
 		.split(' ')
 		.slice(1)
 		.filter(term => term !== '');
 	if (terms.length > maxTerms) {
-		return {ok: false, fault: `it has more than ${maxTerms} terms`};
+		return {ok: false, problem: `it has more than ${maxTerms} terms`};
 	}
 	const mechanisms: SpfMechanism[] = [];
 	const redirects: string[] = [];
@@ -274,12 +274,12 @@ export function parseSpf(text: string): ParsedSpf {
 		}
 		const parsed = parseMechanism(term);
 		if (parsed === null) {
-			return {ok: false, fault: `"${term.slice(0, maxShown)}" is not a valid term`};
+			return {ok: false, problem: `"${term.slice(0, maxShown)}" is not a valid term`};
 		}
 		mechanisms.push(parsed);
 	}
 	if (redirects.length > 1 || redirects[0] === '') {
-		return {ok: false, fault: 'redirect= must occur only once and contain a domain'};
+		return {ok: false, problem: 'redirect= must occur only once and contain a domain'};
 	}
 	return {ok: true, record: {mechanisms, redirect: redirects[0] ?? null}};
 }
@@ -303,17 +303,17 @@ function isSound(
 	if (prefix.ip4 > 32 || prefix.ip6 > 128 || (target?.length ?? 0) > maxNameLength) {
 		return false;
 	}
-	const bare = first === undefined && second === undefined;
+	const isBare = first === undefined && second === undefined;
 	switch (name) {
 		case '':
 			return false;
 		case 'all':
-			return target === null && bare;
+			return target === null && isBare;
 		case 'include':
 		case 'exists':
-			return target !== null && bare;
+			return target !== null && isBare;
 		case 'ptr':
-			return bare;
+			return isBare;
 		case 'a':
 		case 'mx':
 			return true;
@@ -332,11 +332,11 @@ type Provider = {
 	readonly hosts: RegExp | undefined;
 	readonly include: string;
 	/** Whether it replaces the return path by its own, so that receivers check SPF there. */
-	readonly ownReturnPath: boolean;
+	readonly hasOwnReturnPath: boolean;
 };
 
 const ofService = (id: ProviderName, name: string, include: string): Provider => ({
-	...{name, include, hosts: providerHosts.get(id), ownReturnPath: true},
+	...{name, include, hosts: providerHosts.get(id), hasOwnReturnPath: true},
 });
 
 // According to the providers' documentation of SPF.
@@ -351,13 +351,13 @@ const providers: readonly Provider[] = [
 		name: 'Google',
 		hosts: /(?:^|\.)(?:gmail|google|googlemail)\.com$/,
 		include: '_spf.google.com',
-		ownReturnPath: false,
+		hasOwnReturnPath: false,
 	},
 	{
 		name: 'Microsoft 365',
 		hosts: /(?:^|\.)(?:office365|(?:protection\.)?outlook)\.com$/,
 		include: 'spf.protection.outlook.com',
-		ownReturnPath: false,
+		hasOwnReturnPath: false,
 	},
 ];
 
@@ -383,7 +383,7 @@ export function smarthostSpf(
 			notes.add(`ask the provider of ${host} for the value to replace include:${unknownInclude}`);
 		} else {
 			terms.add(`include:${provider.include}`);
-			if (provider.ownReturnPath) {
+			if (provider.hasOwnReturnPath) {
 				notes.add(
 					`${provider.name} uses its own return path: for SPF to align, set one up there below your domain`,
 				);

@@ -18,7 +18,7 @@ import {
 } from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
-import {returnPathFault} from './domains.ts';
+import {returnPathProblem} from './domains.ts';
 
 /** The DNS records of a domain at one time. */
 export type DomainSight = {
@@ -48,8 +48,8 @@ export async function lookAtDomain(
 	const keys = await listDkimKeys(reader, domain.id);
 	const sources = openSources();
 	try {
-		const wanted = await readDomainRecords(reader, names, domain, keys, now);
-		const records = await checkDomainRecords(domain.name, wanted, sources);
+		const expected = await readDomainRecords(reader, names, domain, keys, now);
+		const records = await checkDomainRecords(domain.name, expected, sources);
 		return {domain, names, records: records.map(record => judgeRetired(record, storeTime(now)))};
 	} finally {
 		sources.close();
@@ -84,31 +84,31 @@ export async function recordDomainCheck(
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}
-	const shown = records.filter(({key, everywhere}) => key?.state === 'pending' && everywhere);
-	for (const {key} of shown) {
+	const propagated = records.filter(({key, isPropagated}) => key?.state === 'pending' && isPropagated);
+	for (const {key} of propagated) {
 		const {id, algorithm} = key as RecordKey;
 		await activateDkimKey(trx, {id, algorithm, domain_id: before.id}, at);
 	}
 	const signing = records.flatMap(({key, ok}) => (key?.state === 'active' && ok ? [key.id] : []));
-	const seen = await markKeysSeen(trx, signing, at);
-	const gone = records.filter(record => isGone(record, at)).map(({key}) => (key as RecordKey).id);
-	await deleteDkimKeys(trx, gone);
+	const seenCount = await markKeysSeen(trx, signing, at);
+	const removedIds = records.filter(record => isGone(record, at)).map(({key}) => (key as RecordKey).id);
+	await deleteDkimKeys(trx, removedIds);
 
 	const domain = {...before, ...changes};
 	const isChanged =
-		shown.length > 0 ||
-		seen > 0 ||
-		gone.length > 0 ||
+		propagated.length > 0 ||
+		seenCount > 0 ||
+		removedIds.length > 0 ||
 		domain.return_path_at !== before.return_path_at ||
 		domain.links_ok_at !== before.links_ok_at;
-	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
+	const activated = propagated.map(({name}) => name.slice(0, name.indexOf('.')));
 	if (isChanged || domain.state !== before.state) {
 		await recordAct(trx, acting, {
 			action: domain.state === before.state ? 'domain.updated' : `domain.${domain.state}`,
 			workspaceId: domain.workspace_id,
 			target: domain.id,
 			detail: {
-				...{name: domain.name, activated, keys_seen: seen, keys_removed: gone.length},
+				...{name: domain.name, activated, keys_seen: seenCount, keys_removed: removedIds.length},
 				return_path: domain.return_path_at !== null,
 				...(domain.link_host !== null && {links: domain.links_ok_at !== null}),
 			},
@@ -121,13 +121,13 @@ export async function recordDomainCheck(
 		await notify(trx, [{...about, type: 'domain_changed', at, detail}], acting);
 	}
 	const keys = await listDkimKeys(trx, domain.id);
-	const wanted = await readDomainRecords(trx, names, domain, keys, acting.clock.now());
-	return {before, domain, records: withAnswers(wanted, records), activated};
+	const expected = await readDomainRecords(trx, names, domain, keys, acting.clock.now());
+	return {before, domain, records: withAnswers(expected, records), activated};
 }
 
 type CheckDomain = {
 	readonly find: () => Promise<Domain | undefined>;
-	readonly look: (domain: Domain) => Promise<DomainSight>;
+	readonly check: (domain: Domain) => Promise<DomainSight>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly acting: Acting;
 };
@@ -138,14 +138,19 @@ const maxAttempts = 3;
  * Checks a domain immediately, even if the daemon is checking it at the same time. Returns `undefined` if the domain
  * does not exist, and `busy` if other processes keep claiming it.
  */
-export async function checkDomain({find, look, write, acting}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
-	for (let tries = 0; tries < maxAttempts; tries++) {
+export async function checkDomain({
+	find,
+	check,
+	write,
+	acting,
+}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
+	for (let attempt = 0; attempt < maxAttempts; attempt++) {
 		const row = await find();
 		if (!row) {
 			return undefined;
 		}
-		const taken = await write(trx => takeDomain(trx, row, acting.clock.now()));
-		const sight = taken && (await look(taken));
+		const claimed = await write(trx => takeDomain(trx, row, acting.clock.now()));
+		const sight = claimed && (await check(claimed));
 		const checked = sight && (await write(trx => recordDomainCheck(trx, acting, sight)));
 		if (checked) {
 			return checked;
@@ -184,7 +189,7 @@ function returnPathAt(
 	at: string,
 ): string | null {
 	// An older version allowed hosts outside of the domain.
-	if (provedAt === null || returnPathFault(name, host) !== null) {
+	if (provedAt === null || returnPathProblem(name, host) !== null) {
 		return null;
 	}
 	const parts = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');
@@ -281,9 +286,9 @@ export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: numbe
 function expectedSince(domain: DueDomain): string | null {
 	const {state, state_at, return_path_at, link_host, links_ok_at, pending_at} = domain;
 	const isOpen = return_path_at === null || (link_host !== null && links_ok_at === null);
-	const waits = state === 'pending' || state === 'degraded' || (state === 'verified' && isOpen);
-	if (!waits || pending_at === null) {
-		return waits ? state_at : pending_at;
+	const isWaiting = state === 'pending' || state === 'degraded' || (state === 'verified' && isOpen);
+	if (!isWaiting || pending_at === null) {
+		return isWaiting ? state_at : pending_at;
 	}
 	return pending_at > state_at ? pending_at : state_at;
 }

@@ -23,7 +23,7 @@ const formLimit = 1024;
  * installation.
  */
 export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes {
-	async function answer(request: FastifyRequest, agrees: boolean): Promise<Page> {
+	async function respond(request: FastifyRequest, hasAgreed: boolean): Promise<Page> {
 		const {token} = request.query as {readonly token?: unknown};
 		const consent = typeof token === 'string' ? links.readAlertConsent(token) : null;
 		if (consent === null) {
@@ -32,7 +32,7 @@ export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes
 		if (consent.expiresAt <= tools.clock.now()) {
 			return noticePage('expired', 410, en, null);
 		}
-		if (!agrees) {
+		if (!hasAgreed) {
 			return questionPage(consent.address);
 		}
 		const acting = {...tools, operator: {actor: 'link', from: request.ip}};
@@ -45,8 +45,8 @@ export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes
 		api.register(async scope => {
 			acceptForms(scope, () => formLimit);
 			const schema: FastifySchema = {hide: true};
-			scope.get(alertPagePath, {schema}, async (request, reply) => send(reply, await answer(request, false)));
-			scope.post(alertPagePath, {schema}, async (request, reply) => send(reply, await answer(request, true)));
+			scope.get(alertPagePath, {schema}, async (request, reply) => send(reply, await respond(request, false)));
+			scope.post(alertPagePath, {schema}, async (request, reply) => send(reply, await respond(request, true)));
 		});
 	};
 }

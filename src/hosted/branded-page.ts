@@ -89,10 +89,10 @@ ${brand?.supportEmail ? footer(texts, brand.supportEmail) : null}
 }
 
 function header({name, logoUrl}: Brand): Html {
-	const shown = plainName(name);
+	const displayName = plainName(name);
 	return logoUrl === null
-		? html`<header><bdi>${shown}</bdi></header>`
-		: html`<header><img src="${logoUrl}" alt="${shown}"></header>`;
+		? html`<header><bdi>${displayName}</bdi></header>`
+		: html`<header><img src="${logoUrl}" alt="${displayName}"></header>`;
 }
 
 function footer(texts: Texts, email: string): Html {
@@ -223,11 +223,11 @@ export function contrast(one: string, other: string): number {
 	return (lighter + 0.05) / (darker + 0.05);
 }
 
-function apartFrom(surfaces: readonly string[], accent: string, least: number): string {
+function apartFrom(surfaces: readonly string[], accent: string, min: number): string {
 	const end = surfaces.every(surface => contrast('#000000', surface) > contrast('#ffffff', surface)) ? 0 : 255;
 	for (let share = 0; share < 1; share += step) {
 		const colour = mix(accent, end, share);
-		if (surfaces.every(surface => contrast(colour, surface) >= least)) {
+		if (surfaces.every(surface => contrast(colour, surface) >= min)) {
 			return colour;
 		}
 	}

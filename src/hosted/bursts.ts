@@ -11,7 +11,7 @@ type BurstsOptions = {
 	readonly clock: Pick<Clock, 'monotonic'>;
 	readonly quietMs?: number;
 	readonly maxMs?: number;
-	readonly most?: number;
+	readonly max?: number;
 };
 
 /** The clicks on one recipient's links from one IP address, by link. */
@@ -26,14 +26,14 @@ export class Bursts {
 	readonly #bursts = new Map<string, Burst>();
 
 	constructor(options: BurstsOptions) {
-		this.#options = {quietMs: 1500, maxMs: 10_000, most: 10_000, ...options};
+		this.#options = {quietMs: 1500, maxMs: 10_000, max: 10_000, ...options};
 	}
 
 	add(hit: Hit): void {
-		const {pass, clock, quietMs, maxMs, most} = this.#options;
+		const {pass, clock, quietMs, maxMs, max} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.from}`;
 		const known = this.#bursts.get(key);
-		if (!known && this.#bursts.size >= most) {
+		if (!known && this.#bursts.size >= max) {
 			pass({...hit, together: 1});
 			return;
 		}

@@ -51,7 +51,7 @@ export function readMultipart(body: Uint8Array, contentType: string): Field[] | 
 		return null;
 	}
 	// A part without a closing delimiter was truncated in transit, so it is dropped.
-	const parts = splitParts(Buffer.from(body), boundary, {most: maxFields, unclosed: false});
+	const parts = splitParts(Buffer.from(body), boundary, {max: maxFields, acceptsUnclosed: false});
 	return parts.flatMap(part => parseField(part.toString().split('\n')) ?? []);
 }
 

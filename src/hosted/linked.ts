@@ -39,7 +39,7 @@ type LinkParts = {
 	readonly random: (size: number) => Buffer;
 };
 
-type Described = Pick<Description, 'summary' | 'description'> & {readonly answer: string};
+type Described = Pick<Description, 'summary' | 'description'> & {readonly meaning: string};
 
 /** A page that links in messages open. */
 export type LinkPage = {
@@ -50,7 +50,7 @@ export type LinkPage = {
 	readonly show: Described;
 	readonly act: Described & {readonly fields: Readonly<Record<string, TSchema>>; readonly example: object};
 	/** `form` is null for a request that changes nothing. */
-	readonly answer: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
+	readonly respond: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
 };
 
 /**
@@ -67,7 +67,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		return linked && {linked, isExpired: !opened.ok};
 	}
 
-	async function visit(request: FastifyRequest, form: Form | null, answer: (visit: Visit) => Promise<Page>) {
+	async function visit(request: FastifyRequest, form: Form | null, respond: (visit: Visit) => Promise<Page>) {
 		const token = parseToken(request.query) ?? form?.token ?? '';
 		const opened = open(token);
 		const workspace = opened && (await findWorkspace(reader, opened.linked.workspaceId));
@@ -82,7 +82,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		const preferred = [message?.locale, contactLocale];
 		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
 		const brand = toBrand(workspace, message?.from);
-		return isExpired ? noticePage('expired', 410, texts, brand) : await answer({linked, token, texts, brand});
+		return isExpired ? noticePage('expired', 410, texts, brand) : await respond({linked, token, texts, brand});
 	}
 
 	/** Runs before the body is read. Refuses a forged token in the URL, and a client that sent too many of them. */
@@ -108,7 +108,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
 	}
 
-	return ({path, formLimit, show, act, answer}) =>
+	return ({path, formLimit, show, act, respond}) =>
 		api => {
 			api.register(async scope => {
 				acceptForms(scope, ({query}) =>
@@ -121,7 +121,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 					path,
 					{schema: {...toSchema(show), querystring: Type.Object({token})}},
 					async (request, reply) =>
-						send(reply, await visit(request, null, opened => answer(opened, null, []))),
+						send(reply, await visit(request, null, opened => respond(opened, null, []))),
 				);
 
 				scope.post(path, {schema: toActSchema(act), onRequest: refuseForged}, async (request, reply) => {
@@ -131,7 +131,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 					};
 					const fields = readFields(bytes, type);
 					const form = toForm(fields);
-					return send(reply, await visit(request, form, opened => answer(opened, form, fields)));
+					return send(reply, await visit(request, form, opened => respond(opened, form, fields)));
 				});
 			});
 		};
@@ -139,19 +139,19 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 
 const token = Type.String({description: 'The signed token from the link.'});
 /** The responses to links that do not work. */
-const linkFaults = {
+const linkProblems = {
 	400: 'The token is forged or missing.',
 	410: 'The token has expired.',
 	429: 'Too many forged tokens from this client.',
 };
 
-function toSchema({answer, ...page}: Described, pages = linkFaults) {
-	return describe({tag: 'Hosted pages', ...page, answer: [200, answer, null], pages});
+function toSchema({meaning, ...page}: Described, pages = linkProblems) {
+	return describe({tag: 'Hosted pages', ...page, answer: [200, meaning, null], pages});
 }
 
 function toActSchema({fields, example, ...page}: LinkPage['act']) {
 	return {
-		...toSchema(page, {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'}),
+		...toSchema(page, {...linkProblems, 400: 'The token is forged or missing, or the action does not exist.'}),
 		querystring: Type.Object({token: Type.Optional(token)}),
 		body: Type.Object({token: Type.Optional(token), ...fields}, {examples: [example]}),
 		consumes: [...formTypes],
@@ -166,7 +166,7 @@ function parseToken(query: unknown): string | null {
 
 function linkedRecipient(claims: Claims): Omit<Unsubscription, 'action' | 'via' | 'at'> | null {
 	const {workspaceId, messageId, topicId, role, address} = claims;
-	const parsed = parseAddress(address, {utf8Local: true});
+	const parsed = parseAddress(address, {allowsUtf8Local: true});
 	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
 }
 

@@ -2,7 +2,7 @@ import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {
 	type Choice,
-	changes,
+	hasEffect,
 	type PreferenceAction,
 	readChoices,
 	readStatus,
@@ -29,13 +29,13 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 	show: {
 		summary: 'Show the preference page',
 		description: 'The page that `{{ preferences_url }}` in a message opens. Changes nothing.',
-		answer: 'A page with the public topics of the workspace, a pause, and unsubscribing from everything.',
+		meaning: 'A page with the public topics of the workspace, a pause, and unsubscribing from everything.',
 	},
 	act: {
 		summary: 'Update preferences',
 		description:
 			'Submitted by the page itself. The token is in the query string or in the form. Unknown fields are ignored.',
-		answer: 'A page with the current choices.',
+		meaning: 'A page with the current choices.',
 		fields: {
 			action: Type.Enum([...actions], {
 				description:
@@ -48,7 +48,7 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		},
 		example: {action: 'save', topic: 'newsletter', shown: 'newsletter offers'},
 	},
-	async answer(visit, form, fields) {
+	async respond(visit, form, fields) {
 		const action = form && actions.find(one => one === form.action);
 		if (action === undefined) {
 			return noticePage('unclear', 400, visit.texts, visit.brand);
@@ -57,11 +57,11 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		const person = {...visit.linked, topicId: null};
 		const at = storeTime(clock.now());
 		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, at))};
-		const asked = action && askedFor(action, before, fields);
-		if (!asked) {
+		const requested = action && askedFor(action, before, fields);
+		if (!requested) {
 			return preferencePage(visit, before, action);
 		}
-		const status = await unsubscribe({...person, action: asked, via: 'page', at});
+		const status = await unsubscribe({...person, action: requested, via: 'page', at});
 		return preferencePage(visit, {status, ...(await readChoices(reader, person, at))}, action);
 	},
 });
@@ -76,7 +76,7 @@ type State = {
 function askedFor(action: Action, state: State, fields: readonly Field[]): Unsubscription['action'] | null {
 	const {status, pausedUntil} = state;
 	if (action === 'all' || action === 'undo') {
-		return changes(status, action) ? action : null;
+		return hasEffect(status, action) ? action : null;
 	}
 	if (status.all !== null) {
 		return null;
@@ -90,14 +90,14 @@ function askedFor(action: Action, state: State, fields: readonly Field[]): Unsub
 /** Changes only topics that the page showed: one that was created since then is left alone. */
 function wishes({choices}: State, fields: readonly Field[]): PreferenceAction | null {
 	const valuesOf = (name: string) => fields.filter(one => one.name === name).map(({value}) => value ?? '');
-	const shown = new Set(valuesOf('shown').flatMap(codes => codes.split(' ')));
+	const shownCodes = new Set(valuesOf('shown').flatMap(codes => codes.split(' ')));
 	const chosen = new Set(valuesOf('topic'));
-	const offered = choices.filter(choice => shown.has(choice.code) && isOffered(choice));
-	const wanted = {
+	const offered = choices.filter(choice => shownCodes.has(choice.code) && isOffered(choice));
+	const update = {
 		in: offered.filter(({code, isOut}) => isOut && chosen.has(code)).map(({code}) => code),
 		out: offered.filter(({code, isOut}) => !isOut && !chosen.has(code)).map(({code}) => code),
 	};
-	return wanted.in.length + wanted.out.length > 0 ? wanted : null;
+	return update.in.length + update.out.length > 0 ? update : null;
 }
 
 /**
@@ -117,7 +117,7 @@ function preferencePage({texts, brand, linked, token}: Visit, state: State, acti
 			content: html`<p>${filled(texts.allIsOff, names)}</p>${test}${status.all === 'page' ? postForm(token, undo(texts)) : null}`,
 		};
 	}
-	const rest =
+	const pauseControls =
 		pausedUntil === null
 			? html`${button('other', 'pause', texts.pause)}<p class="soft">${texts.pauseMeans}</p>\n`
 			: html`<p>${filled(texts.pausedUntil, {date: dateIn(texts, pausedUntil)})}</p>\n${button('other', 'resume', texts.resume)}`;
@@ -127,7 +127,7 @@ function preferencePage({texts, brand, linked, token}: Visit, state: State, acti
 		content: html`<p>${filled(texts.preferencesText, names)}</p>${test}
 ${postForm(
 	token,
-	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(rest)}${section(everything(texts))}`,
+	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(pauseControls)}${section(everything(texts))}`,
 )}`,
 	};
 }
@@ -142,11 +142,11 @@ function topicsMarkup(texts: Texts, choices: readonly Choice[]): Html {
 			? html`<label class="choice"><input type="checkbox" name="topic" value="${code}"${isOut ? null : html` checked`}>${about}</label>\n`
 			: html`<p class="choice">${about}</p>\n`;
 	});
-	const shown = choices.filter(isOffered).map(({code}) => code);
+	const codes = choices.filter(isOffered).map(({code}) => code);
 	return html`<fieldset><legend>${texts.topics}</legend>
 ${boxes}</fieldset>
-<input type="hidden" name="shown" value="${shown.join(' ')}">
-${shown.length > 0 ? button('main', 'save', texts.save) : null}`;
+<input type="hidden" name="shown" value="${codes.join(' ')}">
+${codes.length > 0 ? button('main', 'save', texts.save) : null}`;
 }
 
 const dateIn = ({language}: Texts, time: string): string =>

@@ -52,7 +52,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 	clock,
 }: Options<Smarthost>): Routes {
 	const failRefused = createFailureLimit(clock, () => refusedLimit);
-	const found = new WeakMap<FastifyRequest, Smarthost>();
+	const smarthosts = new WeakMap<FastifyRequest, Smarthost>();
 	const largePosts = new Seats(maxLargePosts);
 	/** Owners whose posts are temporarily rejected before their bodies are read. */
 	const limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
@@ -99,14 +99,14 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 		if (leave !== undefined) {
 			leaveAtEnd(reply, leave);
 		}
-		found.set(request, smarthost);
+		smarthosts.set(request, smarthost);
 		return undefined;
 	}
 
-	async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+	async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const {provider} = request.params as Params;
 		const incoming = {headers: request.headers, body: (request.body as Buffer | undefined) ?? Buffer.alloc(0)};
-		const smarthost = found.get(request) as Smarthost;
+		const smarthost = smarthosts.get(request) as Smarthost;
 		const take = async () => await intake.take(smarthost, incoming);
 		const end = await guarded(provider, async () => await (isLarge(request) ? inSlice(take) : take()));
 		observer.providerPosted(provider, end);
@@ -122,7 +122,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 			// SNS sends its JSON as text/plain. A signature covers the bytes, whatever their type.
 			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
 			scope.setValidatorCompiler(() => () => true);
-			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest: admit}, answer);
+			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest: admit}, handle);
 		});
 	};
 }

@@ -21,7 +21,7 @@ type TrackingRoutesOptions = {
 /** A transparent GIF of one pixel. */
 const pixel = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64');
 
-const kept = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
+const responseHeaders = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
 
 /**
  * The routes of tracked messages: the pixel that records opens, and the redirects that record clicks. The response is
@@ -49,7 +49,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			} else if (opened.fault === 'forged') {
 				return lost(request, reply);
 			}
-			return reply.headers(kept).type('image/gif').send(pixel);
+			return reply.headers(responseHeaders).type('image/gif').send(pixel);
 		});
 
 		api.get<{Params: {token: string}}>('/t/c/:token', {schema: clickSchema}, (request, reply) => {
@@ -61,7 +61,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			if (opened.ok) {
 				note(request, 'clicked', opened.claims, opened.url, now);
 			}
-			return reply.headers(kept).redirect(toLocation(opened.url), 302);
+			return reply.headers(responseHeaders).redirect(toLocation(opened.url), 302);
 		});
 	};
 }
@@ -159,7 +159,7 @@ type CollectorOptions = {
 	/** Called with the number of hits that were dropped because too many were waiting. */
 	readonly onLost: (n: number) => void;
 	/** The maximum number of distinct hits that wait. */
-	readonly most?: number;
+	readonly max?: number;
 	/** Milliseconds before writing to a failed store is retried. */
 	readonly retryMs?: number;
 };
@@ -174,7 +174,7 @@ export class Collector {
 	readonly #options: CollectorOptions;
 	readonly #waiting = new Map<string, Hit>();
 	#running: Promise<void> | null = null;
-	#stopping = false;
+	#isStopping = false;
 	#lost = 0;
 	#endPause = () => {};
 
@@ -189,18 +189,18 @@ export class Collector {
 
 	/** Resolves when everything has been written or writing has failed. */
 	async stop(): Promise<void> {
-		this.#stopping = true;
+		this.#isStopping = true;
 		this.#endPause();
 		await this.#running;
 	}
 
-	#put(hit: Hit, before: boolean): void {
-		const {most = 10_000} = this.#options;
+	#put(hit: Hit, isEarlier: boolean): void {
+		const {max = 10_000} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.from} ${hit.together} ${hit.url}`;
 		const other = this.#waiting.get(key);
 		if (other) {
-			this.#waiting.set(key, before ? merged(hit, other) : merged(other, hit));
-		} else if (before || this.#waiting.size < most) {
+			this.#waiting.set(key, isEarlier ? merged(hit, other) : merged(other, hit));
+		} else if (isEarlier || this.#waiting.size < max) {
 			this.#waiting.set(key, hit);
 		} else {
 			this.#lost += hit.n;
@@ -209,11 +209,11 @@ export class Collector {
 
 	async #run(): Promise<void> {
 		while (this.#waiting.size > 0) {
-			const failed = await this.#writeSome();
-			if (failed && this.#stopping) {
+			const hasFailed = await this.#writeSome();
+			if (hasFailed && this.#isStopping) {
 				break;
 			}
-			if (failed) {
+			if (hasFailed) {
 				await this.#pause();
 			}
 		}
@@ -236,17 +236,17 @@ export class Collector {
 			}
 		}
 		const results = await Promise.allSettled(hits.map(write));
-		let failed = false;
+		let hasFailed = false;
 		for (const [index, result] of results.entries()) {
 			if (result.status === 'rejected') {
 				onError(result.reason);
 				if (isUnavailable(result.reason)) {
-					failed = true;
+					hasFailed = true;
 					this.#put(hits[index] as Hit, true);
 				}
 			}
 		}
-		return failed;
+		return hasFailed;
 	}
 
 	async #pause(): Promise<void> {

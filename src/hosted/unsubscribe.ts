@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {
-	changes,
+	hasEffect,
 	type OptOutAction,
 	readStatus,
 	type SubscriptionStatus,
@@ -32,7 +32,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 	show: {
 		summary: 'Show the unsubscribe page',
 		description: 'The page that the unsubscribe link in a message opens. Changes nothing.',
-		answer: 'A page with the available choices, with the branding of the workspace, in the recipient’s language.',
+		meaning: 'A page with the available choices, with the branding of the workspace, in the recipient’s language.',
 	},
 	act: {
 		summary: 'Unsubscribe with one click',
@@ -41,7 +41,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 			'Opts the recipient out of the topic of the message, or of everything if the message has no topic.',
 			'Unknown fields and an empty body are ignored.',
 		].join(' '),
-		answer: 'A page with the current choice. Repeating the request changes nothing.',
+		meaning: 'A page with the current choice. Repeating the request changes nothing.',
 		fields: {
 			action: Type.Optional(
 				Type.Enum(['topic', 'all', 'undo'], {
@@ -53,7 +53,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 		},
 		example: {'List-Unsubscribe': 'One-Click'},
 	},
-	async answer(visit, form) {
+	async respond(visit, form) {
 		const {linked, texts, brand} = visit;
 		const action = form && toAction(form);
 		if (action === undefined) {
@@ -61,7 +61,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 		}
 		let status = await readStatus(reader, linked);
 		// Anyone with the link can post to it repeatedly, so requests that change nothing do not reach the writer.
-		if (form && action && changes(status, action)) {
+		if (form && action && hasEffect(status, action)) {
 			const via = form.action === null ? 'one-click' : 'page';
 			status = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
 		}
@@ -150,12 +150,12 @@ function confirm(subject: Subject): View {
 	};
 }
 
-function outOfAll(subject: Subject, byPage: boolean): View {
+function outOfAll(subject: Subject, isByPage: boolean): View {
 	const {texts, action, status} = subject;
 	const title = action === null || action === 'undo' ? texts.already : texts.done;
 	return {
 		icon: 'done',
-		title: byPage ? title : texts.blocked,
+		title: isByPage ? title : texts.blocked,
 		text: say(subject, texts.allIsOff),
 		buttons: status.all === 'page' ? undo(texts) : null,
 	};

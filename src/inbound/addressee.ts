@@ -175,7 +175,7 @@ export class OurDomains {
 	}
 }
 
-type Asked<Value> = {
+type PendingLookup<Value> = {
 	readonly key: string;
 	readonly resolve: (value: Value | undefined) => void;
 	readonly reject: (error: unknown) => void;
@@ -188,11 +188,11 @@ type Asked<Value> = {
 export function askTogether<Value>(
 	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
 ): (key: string) => Promise<Value | undefined> {
-	let waiting: Array<Asked<Value>> = [];
-	let asking = false;
+	let waiting: Array<PendingLookup<Value>> = [];
+	let isQuerying = false;
 
 	async function run(): Promise<void> {
-		asking = true;
+		isQuerying = true;
 		while (waiting.length > 0) {
 			const all = waiting;
 			waiting = [];
@@ -207,13 +207,13 @@ export function askTogether<Value>(
 				}
 			}
 		}
-		asking = false;
+		isQuerying = false;
 	}
 
 	return key =>
 		new Promise((resolve, reject) => {
 			waiting.push({key, resolve, reject});
-			if (!asking) {
+			if (!isQuerying) {
 				void run();
 			}
 		});

@@ -209,13 +209,13 @@ export class Allowance {
 		if (!fits(own, 1, 1, each) || !fits(total, 1, 1, all)) {
 			return null;
 		}
-		let taken: Amount = {mails: 0, bytes: 0};
+		let claimed: Amount = {mails: 0, bytes: 0};
 		const count = (mails: number, bytes: number) => {
 			for (const used of [own, total]) {
 				used.mails += mails;
 				used.bytes += bytes;
 			}
-			taken = {mails: taken.mails + mails, bytes: taken.bytes + bytes};
+			claimed = {mails: claimed.mails + mails, bytes: claimed.bytes + bytes};
 		};
 		count(1, 0);
 		return {
@@ -226,7 +226,7 @@ export class Allowance {
 				}
 				return isLeft;
 			},
-			giveBack: () => count(-taken.mails, -taken.bytes),
+			giveBack: () => count(-claimed.mails, -claimed.bytes),
 		};
 	}
 }

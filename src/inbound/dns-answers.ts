@@ -1,5 +1,5 @@
 import {type Clock, inTime} from '../kit/clock.ts';
-import {type Answers, type DnsAnswer, oversizedCode, type Question, questionKey, type Resolver} from '../net/dns.ts';
+import {type DnsAnswer, type DnsAnswers, oversizedCode, type Question, questionKey, type Resolver} from '../net/dns.ts';
 
 // DNS lookups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it
 // returns the questions it needs answered. It often has new ones once it has the answers, because one SPF record
@@ -18,7 +18,7 @@ const maxTextLength = 4096;
 /** The lookups that a message requires. */
 export type Asking = {
 	/** The answers so far; grows until `done`. */
-	readonly known: Answers;
+	readonly known: DnsAnswers;
 	/** Resolves when no more questions are open; rejects if the message cannot be read. */
 	readonly done: Promise<void>;
 };
@@ -26,7 +26,7 @@ export type Asking = {
 type AskOptions = {
 	readonly resolver: Resolver;
 	/** Returns the questions that these answers leave open. */
-	readonly missing: (known: Answers) => Promise<readonly Question[]>;
+	readonly missing: (known: DnsAnswers) => Promise<readonly Question[]>;
 	readonly clock: Pick<Clock, 'monotonic'>;
 };
 
@@ -46,14 +46,14 @@ async function askAll({resolver, missing, clock}: AskOptions, known: Map<string,
 			return;
 		}
 		const began = clock.monotonic();
-		const answers = questions.map(async question => {
+		const lookups = questions.map(async question => {
 			const answer: DnsAnswer<unknown> = await resolver[question.type](question.name).catch(() => failed);
 			known.set(questionKey(question), bounded(answer));
 		});
 		await inTime(
 			leftMs,
 			() => late,
-			() => Promise.all(answers),
+			() => Promise.all(lookups),
 		).catch(() => undefined);
 		leftMs -= clock.monotonic() - began;
 	}

@@ -93,7 +93,7 @@ class GuardedSession extends SMTPConnection {
 	readonly #maxErrors: number;
 	readonly #extensions: () => readonly string[];
 	#errors = 0;
-	#greeted = false;
+	#hasGreeted = false;
 
 	constructor(
 		server: SMTPServer,
@@ -109,8 +109,8 @@ class GuardedSession extends SMTPConnection {
 
 	/** Greets at once. The library waits 100 ms, in which a busy server could have sent a report. */
 	override connectionReady(next?: () => void): void {
-		if (!this.#greeted) {
-			this.#greeted = true;
+		if (!this.#hasGreeted) {
+			this.#hasGreeted = true;
 			super.connectionReady(next);
 		}
 	}

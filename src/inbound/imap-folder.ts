@@ -1,6 +1,6 @@
 import type {ImapFlow} from 'imapflow';
 import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
-import {type Taken, takeAll} from './take-in.ts';
+import {type Accepted, takeAll} from './take-in.ts';
 
 /** A message that the server does not return. `imapFault` describes the error. */
 export type Skipped = {readonly uid: number; readonly error: unknown};
@@ -22,9 +22,9 @@ export type Round = Readonly<Counting>;
 export const newRound = (): Counting => ({taken: 0, known: 0, cut: 0, skipped: 0});
 
 /** Counts a message that is stored. */
-export function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
+export function count(round: Counting, {isCut}: FoundMail, {isNew}: Accepted): void {
 	round[isNew ? 'taken' : 'known']++;
-	round.cut += cut ? 1 : 0;
+	round.cut += isCut ? 1 : 0;
 }
 
 /** What an error of `FolderReader` reports about the failed command. */
@@ -39,17 +39,17 @@ const failedAt = <Thrown>(error: Thrown, command: FailedCommand): Thrown =>
 
 type TakeNewOptions = {
 	readonly checkpoint: Checkpoint;
-	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	readonly takeIn: (found: FoundMail) => Promise<Accepted>;
 	/** Stops between two batches. */
 	readonly signal: AbortSignal;
 };
 
 /** One pass over one connection. */
-type Turn = Pick<TakeNewOptions, 'takeIn'> & {
+type Pass = Pick<TakeNewOptions, 'takeIn'> & {
 	readonly client: ImapFlow;
 	readonly round: Counting;
 	/** Whether the server has returned a message. If so, a refusal is the fault of the refused message. */
-	works: boolean;
+	hasReturnedMessage: boolean;
 };
 
 type Fetched = {
@@ -90,17 +90,17 @@ export class FolderReader {
 		const validity = toValidity(client);
 		this.#noteLoss(validity);
 		const uids = await uidsAfter(client, uidIn(await checkpoint.load(), validity));
-		const turn: Turn = {client, takeIn, round: newRound(), works: false};
+		const pass: Pass = {client, takeIn, round: newRound(), hasReturnedMessage: false};
 		for (let at = 0; at < uids.length && !signal.aborted; at += messagesAtOnce) {
 			const some = uids.slice(at, at + messagesAtOnce);
-			const skipped = await this.#takeSome(turn, some);
+			const skipped = await this.#takeSome(pass, some);
 			await checkpoint.save(`${validity}:${some.at(-1)}`, skipped);
-			turn.round.skipped += skipped.length;
+			pass.round.skipped += skipped.length;
 			for (const uid of some) {
 				this.#losses.delete(uid);
 			}
 		}
-		return turn.round;
+		return pass.round;
 	}
 
 	/** Adds to a connection's error which messages were being fetched. */
@@ -128,62 +128,62 @@ export class FolderReader {
 		return this.#losses.get(uid) ?? 0;
 	}
 
-	async #takeSome(turn: Turn, uids: readonly number[]): Promise<Skipped[]> {
+	async #takeSome(pass: Pass, uids: readonly number[]): Promise<Skipped[]> {
 		if ((uids[0] ?? 0) <= this.#oneByOneUpTo) {
-			return await this.#takeOneByOne(turn, uids);
+			return await this.#takeOneByOne(pass, uids);
 		}
-		const {got} = await this.#take(turn, uids);
+		const {got} = await this.#take(pass, uids);
 		return await this.#takeOneByOne(
-			turn,
+			pass,
 			uids.filter(uid => !got.has(uid)),
 		);
 	}
 
 	/** Returns the messages to skip. Rejects if the server returns none at all. */
-	async #takeOneByOne(turn: Turn, uids: readonly number[]): Promise<Skipped[]> {
+	async #takeOneByOne(pass: Pass, uids: readonly number[]): Promise<Skipped[]> {
 		const faults = new Map<number, Error>();
 		// Messages at which a connection was lost come last, so that the others are read before it may be lost again.
 		for (const uid of uids.toSorted((a, b) => this.#lossesAt(a) - this.#lossesAt(b))) {
-			const fault = await this.#takeOne(turn, uid);
+			const fault = await this.#takeOne(pass, uid);
 			if (fault !== null) {
 				faults.set(uid, fault);
 			}
 		}
 		// A refusal may be temporary.
 		for (const uid of [...faults.keys()]) {
-			const fault = await this.#takeOne(turn, uid);
+			const fault = await this.#takeOne(pass, uid);
 			if (fault === null) {
 				faults.delete(uid);
 			}
 		}
 		const [first] = faults.values();
-		if (first !== undefined && !turn.works) {
+		if (first !== undefined && !pass.hasReturnedMessage) {
 			throw first;
 		}
 		return [...faults].map(([uid, error]) => ({uid, error}));
 	}
 
 	/** Returns why the message cannot be read, or `null` if it is stored or was removed meanwhile. */
-	async #takeOne(turn: Turn, uid: number): Promise<Error | null> {
-		if (turn.works && this.#lossesAt(uid) >= maxLosses) {
+	async #takeOne(pass: Pass, uid: number): Promise<Error | null> {
+		if (pass.hasReturnedMessage && this.#lossesAt(uid) >= maxLosses) {
 			return failedAt(new Error('the connection was lost'), {fetching: [uid]});
 		}
-		const {got, refusal} = await this.#take(turn, [uid]);
+		const {got, refusal} = await this.#take(pass, [uid]);
 		if (got.has(uid)) {
 			return null;
 		}
-		const isThere = refusal !== null || (await hasMessage(turn.client, uid));
+		const isThere = refusal !== null || (await hasMessage(pass.client, uid));
 		return isThere ? failedAt(refusal ?? refused('OK', 'it sends nothing'), {fetching: [uid]}) : null;
 	}
 
 	/** Fetches messages with one command and stores them. */
-	async #take(turn: Turn, uids: readonly number[]): Promise<Fetched> {
+	async #take(pass: Pass, uids: readonly number[]): Promise<Fetched> {
 		const fetched: Fetched = {got: new Set(), refusal: null, isAnswered: false};
-		for await (const {mail, taken} of takeAll(this.#fetch(turn.client, uids, fetched), turn.takeIn)) {
+		for await (const {mail, accepted} of takeAll(this.#fetch(pass.client, uids, fetched), pass.takeIn)) {
 			fetched.got.add(mail.uid);
-			count(turn.round, mail.found, taken);
+			count(pass.round, mail.found, accepted);
 		}
-		turn.works ||= fetched.isAnswered;
+		pass.hasReturnedMessage ||= fetched.isAnswered;
 		return fetched;
 	}
 
@@ -193,10 +193,10 @@ export class FolderReader {
 		uids: readonly number[],
 		fetched: Fetched,
 	): AsyncGenerator<{readonly uid: number; readonly found: FoundMail}> {
-		const wanted = {size: true, source: {start: 0, maxLength: maxMailBytes}} as const;
+		const query = {size: true, source: {start: 0, maxLength: maxMailBytes}} as const;
 		this.#pending = uids;
 		try {
-			for await (const message of client.fetch(uids.join(','), wanted, {uid: true})) {
+			for await (const message of client.fetch(uids.join(','), query, {uid: true})) {
 				const {uid, source, size} = message;
 				if (source) {
 					fetched.isAnswered = true;

@@ -13,7 +13,7 @@ import {
 	type Session,
 	SmtpListener,
 } from './smtp-listener.ts';
-import {shortKey, type TakeIn, type Taken} from './take-in.ts';
+import {type Accepted, type AcceptInbound, shortKey} from './take-in.ts';
 
 /** A message that the listener accepted with 250. */
 export type ReceivedMail = {
@@ -22,7 +22,7 @@ export type ReceivedMail = {
 	readonly size: number;
 	readonly tls: string | null;
 	/** `null` if it was dropped because of a mail loop. */
-	readonly taken: Taken | null;
+	readonly accepted: Accepted | null;
 	/** Its share of the allowances. */
 	readonly share: MailShare;
 };
@@ -41,7 +41,7 @@ export type InboundListenerOptions = ListenerOptions & {
 	/** Judges the address of a RCPT command. Rejects if the store cannot be read. */
 	readonly judge: (address: string) => Promise<Judged>;
 	readonly allowances: Allowances;
-	readonly takeIn: TakeIn;
+	readonly takeIn: AcceptInbound;
 	readonly observer: InboundObserver;
 	readonly limits?: Partial<ListenerLimits>;
 };
@@ -77,9 +77,9 @@ export class InboundListener extends SmtpListener<State> {
 		return this.listenAs(own, at);
 	}
 
-	#refuse(reason: RefusalReason, {client}: Session<State>, answer: Error): Error {
+	#refuse(reason: RefusalReason, {client}: Session<State>, refusal: Error): Error {
 		this.options.observer.inboundRefused(reason, client);
-		return answer;
+		return refusal;
 	}
 
 	protected begin(): State {
@@ -91,9 +91,9 @@ export class InboundListener extends SmtpListener<State> {
 	}
 
 	protected failed(session: Session<State>, error: unknown): Error {
-		const answer = this.#refuse('store', session, reply(451, storeFails));
+		const refusal = this.#refuse('store', session, reply(451, storeFails));
 		this.options.observer.storeFailed(error);
-		return answer;
+		return refusal;
 	}
 
 	protected async mayBegin(session: Session<State>): Promise<Error | null> {
@@ -152,10 +152,10 @@ export class InboundListener extends SmtpListener<State> {
 				return reply(554, '5.4.6 Mail loop detected: too many Received fields, or an X-Loop with our name');
 			}
 			share.giveBack();
-			observer.inboundTaken({...received, taken: null});
+			observer.inboundTaken({...received, accepted: null});
 			return '2.6.0 Dropped: mail loop detected';
 		}
-		const taken = await takeIn({
+		const accepted = await takeIn({
 			raw,
 			source: 'smtp',
 			mailFrom: envelope.mailFrom ? envelope.mailFrom.address : '',
@@ -164,10 +164,10 @@ export class InboundListener extends SmtpListener<State> {
 			client: remoteAddress.replace(/^::ffff:(?=\d+\.)/i, ''),
 			helo: withoutControls(String(hostNameAppearsAs || '')).slice(0, maxNameLength),
 		});
-		if (!taken.isNew) {
+		if (!accepted.isNew) {
 			share.giveBack();
 		}
-		observer.inboundTaken({...received, taken});
-		return `2.6.0 Stored as ${shortKey(taken.id)}`;
+		observer.inboundTaken({...received, accepted});
+		return `2.6.0 Stored as ${shortKey(accepted.id)}`;
 	}
 }

@@ -9,7 +9,7 @@ export type MailFile = {
 	/** In octets. */
 	readonly size: number;
 	/** A file of a Maildir contains one message, even if its first line looks like that of an mbox. */
-	readonly inMaildir: boolean;
+	readonly isInMaildir: boolean;
 	/** Only a file that was named explicitly may be a link. */
 	readonly links: Links;
 };
@@ -20,47 +20,47 @@ export type MailFile = {
  * file, so that opening it fails with the reason. Throws if `path` does not exist.
  */
 export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
-	const found = await stat(path);
-	if (found.isDirectory()) {
+	const stats = await stat(path);
+	if (stats.isDirectory()) {
 		yield* filesIn(path);
 	} else {
-		yield {path, size: found.size, inMaildir: false, links: 'follow'};
+		yield {path, size: stats.size, isInMaildir: false, links: 'follow'};
 	}
 }
 
 async function* filesIn(folder: string): AsyncGenerator<MailFile> {
 	const entries = await list(folder).catch(() => null);
 	if (entries === null) {
-		yield {path: folder, size: 0, inMaildir: false, links: 'refuse'};
+		yield {path: folder, size: 0, isInMaildir: false, links: 'refuse'};
 		return;
 	}
-	for (const {path, isFolder, inMaildir} of entries) {
-		yield* isFolder ? filesIn(path) : sized(path, inMaildir);
+	for (const {path, isFolder, isInMaildir} of entries) {
+		yield* isFolder ? filesIn(path) : sized(path, isInMaildir);
 	}
 }
 
-type Entry = {readonly path: string; readonly isFolder: boolean; readonly inMaildir: boolean};
+type Entry = {readonly path: string; readonly isFolder: boolean; readonly isInMaildir: boolean};
 
 async function list(folder: string): Promise<Entry[]> {
 	if (await isMaildir(folder)) {
 		// In this order, because a mail reader may move messages from `new` to `cur` meanwhile, and none may be missed.
 		const fresh = await namesIn(folder, 'new');
-		const seen = await namesIn(folder, 'cur');
-		const paths = [...fresh.map(name => join('new', name)), ...seen.map(name => join('cur', name))];
-		return paths.map(path => ({path: join(folder, path), isFolder: false, inMaildir: true}));
+		const current = await namesIn(folder, 'cur');
+		const paths = [...fresh.map(name => join('new', name)), ...current.map(name => join('cur', name))];
+		return paths.map(path => ({path: join(folder, path), isFolder: false, isInMaildir: true}));
 	}
 	const entries = await readdir(folder, {withFileTypes: true});
 	return entries
 		.filter(entry => !entry.name.startsWith('.') && (entry.isDirectory() || entry.isFile()))
 		.sort((a, b) => (a.name < b.name ? -1 : 1))
-		.map(entry => ({path: join(folder, entry.name), isFolder: entry.isDirectory(), inMaildir: false}));
+		.map(entry => ({path: join(folder, entry.name), isFolder: entry.isDirectory(), isInMaildir: false}));
 }
 
 /** Yields nothing if the file has been removed. */
-async function* sized(path: string, inMaildir: boolean): AsyncGenerator<MailFile> {
-	const found = await stat(path).catch(() => null);
-	if (found) {
-		yield {path, size: found.size, inMaildir, links: 'refuse'};
+async function* sized(path: string, isInMaildir: boolean): AsyncGenerator<MailFile> {
+	const stats = await stat(path).catch(() => null);
+	if (stats) {
+		yield {path, size: stats.size, isInMaildir, links: 'refuse'};
 	}
 }
 
@@ -74,7 +74,7 @@ export async function isMaildir(folder: string): Promise<boolean> {
 
 async function isFolder(path: string): Promise<boolean> {
 	return await stat(path).then(
-		found => found.isDirectory(),
+		stats => stats.isDirectory(),
 		() => false,
 	);
 }
@@ -187,7 +187,7 @@ const [newline, space] = [0x0a, 0x20];
  * because lines of a message that look like a `From ` line are quoted.
  */
 export class MboxSplitter {
-	readonly #longest: number;
+	readonly #maxLength: number;
 	// The data to search again, and how much of it already belongs to a message. The initial line break makes the first
 	// `From ` line look like all others.
 	#rest: Buffer = Buffer.from('\n');
@@ -197,8 +197,8 @@ export class MboxSplitter {
 	#parts: Buffer[] = [];
 	#size = 0;
 
-	constructor(longest: number, offset = 0) {
-		this.#longest = longest;
+	constructor(maxLength: number, offset = 0) {
+		this.#maxLength = maxLength;
 		this.#restAt = offset - 1;
 		this.#current = {offset, line: ''};
 	}
@@ -214,7 +214,7 @@ export class MboxSplitter {
 	}
 
 	#add(bytes: Buffer): void {
-		const room = this.#longest - this.#size;
+		const room = this.#maxLength - this.#size;
 		if (room > 0 && bytes.length > 0) {
 			this.#parts.push(bytes.subarray(0, room));
 		}
@@ -224,39 +224,39 @@ export class MboxSplitter {
 	/** Returns the message that ends here, or nothing if there were only empty lines. */
 	#finish(): MboxMail[] {
 		const bytes = Buffer.concat(this.#parts);
-		const whole = this.#size <= this.#longest ? withoutLastLine(bytes) : bytes;
-		const mail = {...this.#current, bytes: unquoted(whole), size: this.#size - (bytes.length - whole.length)};
+		const content = this.#size <= this.#maxLength ? withoutLastLine(bytes) : bytes;
+		const mail = {...this.#current, bytes: unquoted(content), size: this.#size - (bytes.length - content.length)};
 		this.#parts = [];
 		this.#size = 0;
 		return bytes.some(byte => byte > space) ? [mail] : [];
 	}
 
-	#split(data: Buffer, atEnd: boolean): MboxMail[] {
-		const mails: MboxMail[] = [];
-		let taken = this.#added;
+	#split(data: Buffer, isAtEnd: boolean): MboxMail[] {
+		const messages: MboxMail[] = [];
+		let consumed = this.#added;
 		let at = data.indexOf(mark);
 		while (at !== -1) {
 			const end = data.indexOf(newline, at + 1);
-			if (end === -1 && !atEnd && data.length - at <= maxLineLength) {
+			if (end === -1 && !isAtEnd && data.length - at <= maxLineLength) {
 				break; // The line is incomplete so far.
 			}
 			const lineEnd = end === -1 ? data.length : end;
 			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + maxLineLength)).replace(/\r$/, '');
 			if (isFromLine(line)) {
-				this.#add(data.subarray(taken, Math.max(taken, at + 1)));
-				mails.push(...this.#finish());
+				this.#add(data.subarray(consumed, Math.max(consumed, at + 1)));
+				messages.push(...this.#finish());
 				this.#current = {offset: this.#restAt + at + 1, line};
-				taken = Math.min(lineEnd + 1, data.length);
+				consumed = Math.min(lineEnd + 1, data.length);
 			}
 			at = data.indexOf(mark, at + 1);
 		}
 		// A line that begins at the end may be a `From ` line.
 		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
-		this.#add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
+		this.#add(data.subarray(consumed, isAtEnd ? data.length : Math.max(consumed, open)));
 		this.#rest = data.subarray(open);
 		this.#restAt += open;
-		this.#added = Math.max(0, taken - open);
-		return mails;
+		this.#added = Math.max(0, consumed - open);
+		return messages;
 	}
 }
 
@@ -310,8 +310,8 @@ export async function startOf(file: FileHandle, position: MboxPosition | null): 
 		return 0;
 	}
 	const {dev, ino, size} = await file.stat();
-	const same = dev === position.device && ino === position.inode && position.offset < size;
-	return same && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
+	const isSameFile = dev === position.device && ino === position.inode && position.offset < size;
+	return isSameFile && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
 }
 
 /** Yields the messages of an mbox from an offset, in bounded memory. Reports to `readTo` how far the file was read. */
@@ -356,7 +356,7 @@ const maxMessageBytes = 256 * 1024 ** 2;
  */
 export async function* mailsOfStream(
 	chunks: AsyncIterable<Buffer>,
-	options: {readonly single: boolean},
+	options: {readonly isSingle: boolean},
 ): AsyncGenerator<FoundMail> {
 	let length = 0;
 	async function* counted(): AsyncGenerator<Buffer> {
@@ -379,19 +379,19 @@ export async function* mailsOfStream(
 
 async function* mailsIn(
 	chunks: AsyncIterable<Buffer>,
-	{single}: {readonly single: boolean},
+	{isSingle}: {readonly isSingle: boolean},
 ): AsyncGenerator<FoundMail> {
 	const stream = chunks[Symbol.asyncIterator]();
 	let first = Buffer.alloc(0);
-	let ended = false;
-	while (!ended && first.length < maxFirstLineLength && !first.includes('\n')) {
+	let isEnded = false;
+	while (!isEnded && first.length < maxFirstLineLength && !first.includes('\n')) {
 		const next = await stream.next();
-		ended = next.done === true;
+		isEnded = next.done === true;
 		first = next.done ? first : Buffer.concat([first, next.value]);
 	}
 	const rest = {[Symbol.asyncIterator]: () => prefixed(first, stream)};
 	const isMbox = isFromLine((first.toString('latin1').split('\n')[0] as string).replace(/\r$/, ''));
-	if (isMbox && !single) {
+	if (isMbox && !isSingle) {
 		for await (const {bytes, size} of splitMbox(rest)) {
 			yield foundMail('stdin', bytes, size);
 		}
@@ -431,7 +431,7 @@ export type FoundMail = {
 	/** The envelope's sender as recorded on delivery, empty for `<>`, or `null` if it was not recorded. */
 	readonly mailFrom: string | null;
 	/** Whether only the beginning was read. */
-	readonly cut: boolean;
+	readonly isCut: boolean;
 };
 
 /** The largest message that is stored completely, in octets. The listener has the same limit. */
@@ -445,9 +445,9 @@ const partOfLarger = 1024 * 1024;
 
 /** Creates a message. `bytes` are at least its first `maxMailBytes` octets, and `size` is its full size. */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
-	const cut = size > maxMailBytes;
-	const raw = wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes);
-	return {source, raw, mailFrom: returnPathOf(raw), cut};
+	const isCut = size > maxMailBytes;
+	const raw = wireForm(isCut ? bytes.subarray(0, partOfLarger) : bytes);
+	return {source, raw, mailFrom: returnPathOf(raw), isCut};
 }
 
 /** Return-Path is among the first fields (RFC 5321 §4.4). */
@@ -466,11 +466,11 @@ const [lf, cr] = [0x0a, 0x0d];
  */
 export function wireForm(stored: Buffer): Buffer {
 	const bare = bareLineFeeds(stored);
-	const ended = stored.length === 0 || stored.at(-1) === lf;
-	if (bare === 0 && ended) {
+	const hasFinalLf = stored.length === 0 || stored.at(-1) === lf;
+	if (bare === 0 && hasFinalLf) {
 		return stored;
 	}
-	const wire = Buffer.allocUnsafe(stored.length + bare + (ended ? 0 : 2));
+	const wire = Buffer.allocUnsafe(stored.length + bare + (hasFinalLf ? 0 : 2));
 	let at = 0;
 	for (let i = 0; i < stored.length; i++) {
 		const byte = stored[i] as number;
@@ -479,7 +479,7 @@ export function wireForm(stored: Buffer): Buffer {
 		}
 		wire[at++] = byte;
 	}
-	if (!ended) {
+	if (!hasFinalLf) {
 		wire[at++] = cr;
 		wire[at++] = lf;
 	}

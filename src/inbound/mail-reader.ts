@@ -1,7 +1,7 @@
 import type {BounceRule} from '../mail/bounce.ts';
 import {unjudged, unreadLetter} from '../mail/received.ts';
 import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
-import type {Answers, Question} from '../net/dns.ts';
+import type {DnsAnswers, Question} from '../net/dns.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 
 /** A job of the thread: a message, a provider's event, or the beginning of a message that may need DNS lookups. */
@@ -12,7 +12,7 @@ export type ReaderJob =
 			readonly kind: 'missing';
 			readonly head: Uint8Array;
 			readonly envelope: Envelope | null;
-			readonly answers: Answers;
+			readonly answers: DnsAnswers;
 	  };
 
 export type ReaderResult = Reading | readonly Question[];
@@ -106,5 +106,5 @@ export function unreadable({message}: UnreadableError): Reading {
 		returnPaths: [],
 		unsubscribeAddresses: [],
 	};
-	return {kind: 'other', reports: [], clues, fault: message, letter: unreadLetter(message), verdicts: unjudged};
+	return {kind: 'other', reports: [], clues, fault: message, message: unreadLetter(message), verdicts: unjudged};
 }

@@ -9,11 +9,11 @@ import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/relay-url.ts';
 import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type Round} from './imap-folder.ts';
 import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mail-files.ts';
-import {type Taken, takeAll} from './take-in.ts';
+import {type Accepted, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
 	/** Reports that the mailbox was read. `works` is false until a mailbox that hung also responds after a rest. */
-	readonly mailboxRead: (round: Round, works: boolean) => void;
+	readonly mailboxRead: (round: Round, isWorking: boolean) => void;
 	/** Reports that the mailbox cannot be read. The next attempt is made after at least this time, in milliseconds. */
 	readonly mailboxFailed: (error: unknown, waitMs: number) => void;
 	/** Reports that a message of a Maildir cannot be read. It stays where it is. */
@@ -23,7 +23,7 @@ type MailboxObserver = {
 };
 
 type MailboxOptions = {
-	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	readonly takeIn: (found: FoundMail) => Promise<Accepted>;
 	readonly checkpoint: Checkpoint;
 	/** PEM of authorities to trust in addition to the public ones. */
 	readonly ca: string | null;
@@ -37,8 +37,8 @@ export function createMailbox(mailbox: BounceMailbox, options: MailboxOptions): 
 }
 
 /** Explains why a mailbox cannot be read and how to fix it. Never reveals the password. */
-export function mailboxFault(error: unknown, mailbox: BounceMailbox): MailboxFault {
-	return mailbox.kind === 'imap' ? imapFault(error, mailbox) : maildirFault(error, mailbox.path);
+export function mailboxProblem(error: unknown, mailbox: BounceMailbox): MailboxProblem {
+	return mailbox.kind === 'imap' ? imapProblem(error, mailbox) : maildirProblem(error, mailbox.path);
 }
 
 function noting(takeIn: MailboxOptions['takeIn'], more: () => void): MailboxOptions['takeIn'] {
@@ -115,12 +115,12 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 			return {
 				async takeNew(signal, more) {
 					const round = newRound();
-					for await (const {mail, taken} of takeAll(
+					for await (const {mail, accepted} of takeAll(
 						newMails(folder, signal, observer),
 						noting(takeIn, more),
 					)) {
 						await putAside(folder, mail.name);
-						count(round, mail.found, taken);
+						count(round, mail.found, accepted);
 					}
 					return round;
 				},
@@ -132,7 +132,7 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 	};
 }
 
-function maildirFault(error: unknown, folder: string): MailboxFault {
+function maildirProblem(error: unknown, folder: string): MailboxProblem {
 	const {code, message} = error as NodeJS.ErrnoException;
 	return code === 'EACCES' || code === 'EPERM' || code === 'EROFS'
 		? {
@@ -198,8 +198,8 @@ export class MailboxFollower {
 	readonly #signal = this.#stopping.signal;
 	readonly #running: Promise<void>;
 	#opened: OpenMailbox | null = null;
-	#awake = false;
-	#hung = false;
+	#isAwake = false;
+	#hasHung = false;
 	#wakeUp: () => void = () => undefined;
 
 	constructor(options: FollowOptions) {
@@ -216,12 +216,12 @@ export class MailboxFollower {
 	}
 
 	#wake(): void {
-		this.#awake = true;
+		this.#isAwake = true;
 		this.#wakeUp();
 	}
 
 	/** Resolves after the time, or at `wake` and `stop`. */
-	#rest(milliseconds: number): Promise<void> {
+	#pause(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
 			const done = () => {
 				clearTimeout(timer);
@@ -230,7 +230,7 @@ export class MailboxFollower {
 			};
 			const timer = setTimeout(done, milliseconds);
 			this.#wakeUp = done;
-			if (this.#awake || this.#signal.aborted) {
+			if (this.#isAwake || this.#signal.aborted) {
 				done();
 			}
 		});
@@ -252,25 +252,25 @@ export class MailboxFollower {
 	/** Reads until the connection is lost, and then rejects. Counts how often the mailbox was read. */
 	async #read(counted: {times: number}): Promise<void> {
 		const {intervalMs, waitLimitMs, observer} = this.#options;
-		let lost = false;
-		const current = await this.#open(() => lost || this.#wake());
+		let isLost = false;
+		const current = await this.#open(() => isLost || this.#wake());
 		this.#opened = current;
 		try {
 			while (!this.#signal.aborted) {
-				this.#awake = false;
+				this.#isAwake = false;
 				const round = await withinLimit(waitLimitMs, more => current.takeNew(this.#signal, more)).catch(
 					(error: unknown) => {
 						throw current.explain(error);
 					},
 				);
 				counted.times++;
-				this.#hung &&= counted.times === 1;
-				observer.mailboxRead(round, !this.#hung);
+				this.#hasHung &&= counted.times === 1;
+				observer.mailboxRead(round, !this.#hasHung);
 				current.listen();
-				await this.#rest(intervalMs);
+				await this.#pause(intervalMs);
 			}
 		} finally {
-			lost = true;
+			isLost = true;
 			current.close();
 			this.#opened = null;
 		}
@@ -290,12 +290,12 @@ export class MailboxFollower {
 				failures = counted.times > 1 ? 0 : failures;
 				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(firstWaitMs * 2 ** failures, maxWaitMs);
 				failures++;
-				this.#hung ||= error instanceof HangsError;
-				if (counted.times === 0 || this.#hung || failures > maxSilentLosses) {
+				this.#hasHung ||= error instanceof HangsError;
+				if (counted.times === 0 || this.#hasHung || failures > maxSilentLosses) {
 					this.#options.observer.mailboxFailed(error, waitMs);
 				}
-				this.#awake = false;
-				await this.#rest(waitMs);
+				this.#isAwake = false;
+				await this.#pause(waitMs);
 			}
 		}
 	}
@@ -319,8 +319,8 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
 		return `maildir:${mailbox.path}`;
 	}
 	const {tls, user, host, port, folder} = mailbox;
-	const usual = tls === 'implicit' ? 993 : 143;
-	const where = `${host.includes(':') ? `[${host}]` : host}${port === usual ? '' : `:${port}`}`;
+	const defaultPort = tls === 'implicit' ? 993 : 143;
+	const where = `${host.includes(':') ? `[${host}]` : host}${port === defaultPort ? '' : `:${port}`}`;
 	return `imap${tls === 'implicit' ? 's' : ''}://${encodeURIComponent(user)}@${where}/${encodeURI(folder)}`;
 }
 
@@ -368,64 +368,64 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 }
 
 /** Why a mailbox cannot be read, and how to fix it. */
-type MailboxFault = {readonly reason: string; readonly fix: string};
+type MailboxProblem = {readonly reason: string; readonly fix: string};
 
 const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA)/;
 
 /** Explains a connection's error to the operator, without the password. */
-export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
+export function imapProblem(thrown: unknown, mailbox: ImapMailbox): MailboxProblem {
 	const {host, port, folder} = mailbox;
 	const error = thrown as ImapFlowError & FailedCommand;
 	const where = `${host}:${port}`;
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
 	// Some servers echo the command that they refuse, with the password.
-	const words = clean(conceal(mailbox, said.find(Boolean) ?? withoutAdvice(error.message)));
+	const message = clean(conceal(mailbox, said.find(Boolean) ?? withoutAdvice(error.message)));
 	if (error.authenticationFailed) {
 		return {
-			reason: `${where} rejected the login: ${words}`,
+			reason: `${where} rejected the login: ${message}`,
 			fix: 'correct the user and password in MAILCTL_BOUNCE_MAILBOX (percent-encoded)',
 		};
 	}
 	if (untrusted.test(code)) {
 		return {
-			reason: `the certificate of ${where} is not trusted: ${words}`,
+			reason: `the certificate of ${where} is not trusted: ${message}`,
 			fix: 'use a host name of the certificate, or add its CA with MAILCTL_CA_FILE',
 		};
 	}
 	if (error.tlsFailed || /^(ERR_SSL|EPROTO|UPGRADE_TIMEOUT|ERR_TLS)/.test(code)) {
 		return {
-			reason: `TLS with ${where} failed: ${words}`,
+			reason: `TLS with ${where} failed: ${message}`,
 			fix: 'use imaps:// for implicit TLS (port 993), imap:// for STARTTLS (143)',
 		};
 	}
 	if (error.fetching !== undefined) {
-		return fetchFault(error, error.fetching, {where, folder, words});
+		return fetchProblem(error, error.fetching, {where, folder, words: message});
 	}
 	if (error.searching) {
 		return {
-			reason: `the folder ${folder} of ${where} cannot be searched: ${words}`,
+			reason: `the folder ${folder} of ${where} cannot be searched: ${message}`,
 			fix: "check the mail server's log: its index of the folder may be damaged",
 		};
 	}
 	if (error.responseStatus || error.mailboxMissing) {
 		return {
-			reason: `the folder ${folder} of ${where} cannot be read: ${words}`,
+			reason: `the folder ${folder} of ${where} cannot be read: ${message}`,
 			fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder of this user',
 		};
 	}
 	return {
-		reason: `${where} does not respond: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
+		reason: `${where} does not respond: ${message}${code === '' || message.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
 	};
 }
 
 /** Explains a fetch error. The account and the network work, and perhaps other messages do, too. */
-function fetchFault(
+function fetchProblem(
 	{responseStatus}: ImapFlowError,
 	uids: readonly number[],
 	{where, folder, words}: Readonly<Record<'where' | 'folder' | 'words', string>>,
-): MailboxFault {
+): MailboxProblem {
 	const [first] = uids;
 	const what = uids.length === 1 ? `message UID ${first}` : `messages UID ${first} to ${uids.at(-1)}`;
 	return {

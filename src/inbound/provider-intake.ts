@@ -17,10 +17,10 @@ import {countUnreadEvents, hasInbound} from '../store/inbound-mails.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthost} from '../store/smarthosts.ts';
 import {OwnerBatches} from './owner-batches.ts';
-import {digestInbound, type Taken} from './take-in.ts';
+import {type Accepted, digestInbound} from './take-in.ts';
 
 /** Stores what arrived. Resolves once it is on stable storage. */
-type TakeIn = (coming: {
+type AcceptEvents = (coming: {
 	readonly raw: Buffer;
 	readonly source: InboundSource;
 	readonly mailFrom: null;
@@ -28,14 +28,14 @@ type TakeIn = (coming: {
 	readonly workspaceId: string | null;
 	readonly once?: string;
 	readonly turn: ReadingTurn;
-}) => Promise<Taken>;
+}) => Promise<Accepted>;
 
 type IntakeOptions = {
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly vault: Vault;
 	readonly client: Pick<ProviderClient, 'ask'>;
-	readonly takeIn: TakeIn;
+	readonly takeIn: AcceptEvents;
 	/** Called when stored events are waiting to be read. */
 	readonly wake: () => void;
 	readonly clock: Pick<Clock, 'now' | 'monotonic'>;
@@ -119,10 +119,10 @@ export class ProviderIntake {
 	/** Caches a certificate for a day. A failed download is repeated. */
 	async #certificateAt(url: URL): Promise<string> {
 		const known = this.#certificates.get(url.href);
-		const asked = known ?? this.#fetchCertificate(url);
-		this.#certificates.set(url.href, asked);
+		const pending = known ?? this.#fetchCertificate(url);
+		this.#certificates.set(url.href, pending);
 		try {
-			return await asked;
+			return await pending;
 		} catch (error) {
 			this.#certificates.delete(url.href);
 			throw error;
@@ -173,9 +173,9 @@ export class ProviderIntake {
 		return unread;
 	}
 
-	async #areStored(taken: readonly Taken[], texts: readonly Buffer[]): Promise<boolean> {
+	async #areStored(results: readonly Accepted[], texts: readonly Buffer[]): Promise<boolean> {
 		const {reader} = this.#options;
-		const stored = taken.map(
+		const stored = results.map(
 			async ({isNew, id}, n) => isNew || (await hasInbound(reader, id, digestInbound(texts[n] as Buffer))),
 		);
 		return (await Promise.all(stored)).every(Boolean);
@@ -200,11 +200,11 @@ export class ProviderIntake {
 			turn: {precedence: precedence.proven, turn: ownerOf(smarthost)},
 			...(once !== undefined && {once}),
 		} as const;
-		const taken = await Promise.all(
+		const results = await Promise.all(
 			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => takeIn({raw, ...own}))),
 		);
 		// The provider may repeat an event if it does not know that it was stored.
-		if (once !== undefined && !(await this.#areStored(taken, texts))) {
+		if (once !== undefined && !(await this.#areStored(results, texts))) {
 			return 'forged';
 		}
 		if (!this.#noted.has(id)) {

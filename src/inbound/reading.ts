@@ -5,8 +5,8 @@ import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
 import {unquotedLocal} from '../mail/address.ts';
-import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
-import type {Answers} from '../net/dns.ts';
+import type {Candidate, Reading, StoredInbound, Via} from '../mail/report.ts';
+import type {DnsAnswers} from '../net/dns.ts';
 import {recordAggregate} from '../outcome/aggregates.ts';
 import {envelopeVias, isOfNobody} from '../outcome/matches.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
@@ -25,23 +25,23 @@ type ReadingOptions = {
 	/** The id of this daemon. The messages that it stored are read immediately. */
 	readonly node: string;
 	/** No other daemon is running, so the first pass reads the messages of all daemons. */
-	readonly alone: boolean;
+	readonly isAlone: boolean;
 	/** Which messages are read, and how many at once, per turn and in total. */
 	readonly lane: Lane;
 	/** Starts the DNS lookups that a message needs, which may take seconds. Returns `null` if it needs none. */
-	readonly ask?: (raw: Buffer, cameIn: CameIn) => Asking | null;
+	readonly ask?: (raw: Buffer, inbound: StoredInbound) => Asking | null;
 	/** Reads a message using the DNS answers. Rejects if it cannot be read. */
-	readonly read: (raw: Buffer, cameIn: CameIn, answers: Answers | null) => Promise<Reading>;
+	readonly read: (raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null) => Promise<Reading>;
 	/** Returns what to record if a message can never be read or recorded, or `null` to keep it for review. */
-	readonly salvage?: (cameIn: CameIn, error: UnreadableError) => Reading | null;
+	readonly salvage?: (inbound: StoredInbound, error: UnreadableError) => Reading | null;
 	/** Stores what the message reports, and that it was read, in one transaction. */
-	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
+	readonly record: (inbound: StoredInbound, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly observer: {
 		/** The message cannot be read or recorded, although the store works, and is kept for review. */
-		readonly inboundUnreadable: (cameIn: CameIn, error: unknown) => void;
+		readonly inboundUnreadable: (inbound: StoredInbound, error: unknown) => void;
 		/** The result cannot be stored, although the store works: a bug. */
-		readonly inboundUnrecorded: (cameIn: CameIn, error: unknown) => void;
+		readonly inboundUnrecorded: (inbound: StoredInbound, error: unknown) => void;
 		readonly storeFailed: (error: unknown) => void;
 	};
 };
@@ -60,11 +60,11 @@ const slow = Symbol('slow');
 const maxSetAside = 256;
 /** The pause before a failing store is tried again, in milliseconds. */
 const retryMs = 1000;
-const maxFaultLength = 300;
+const maxProblemLength = 300;
 /** How many times a crash may interrupt the reading of a message before the message is assumed to be the cause. */
 const maxStarts = 2;
 /** A provider's event was parsed when it was accepted, so reading it cannot have caused a crash. */
-const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
+const isSuspect = ({source}: StoredInbound): boolean => source !== 'provider';
 
 /**
  * Reads stored messages: turn by turn, the oldest of each turn first, several at once within a memory limit. A message
@@ -79,21 +79,21 @@ export class ReadingLoop {
 	readonly #begun = new Set<string>();
 	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
 	#running: Promise<void> | null = null;
-	#again = false;
-	#everything: boolean;
+	#shouldRunAgain = false;
+	#shouldReadAll: boolean;
 	#after: string | null = null;
-	#stopped = false;
+	#isStopped = false;
 	#endRest = (): void => undefined;
 
 	constructor(options: ReadingOptions) {
 		this.#options = options;
-		this.#everything = options.alone;
+		this.#shouldReadAll = options.isAlone;
 	}
 
 	/** Reports that there may be new messages. */
 	wake(): void {
-		if (!this.#stopped) {
-			this.#again = true;
+		if (!this.#isStopped) {
+			this.#shouldRunAgain = true;
 			this.#running ??= this.#run();
 		}
 	}
@@ -107,7 +107,7 @@ export class ReadingLoop {
 
 	/** Resolves when the messages in progress are recorded. The rest is read after the next start. */
 	async stop(): Promise<void> {
-		this.#stopped = true;
+		this.#isStopped = true;
 		clearInterval(this.#others);
 		this.#endRest();
 		await this.#running;
@@ -124,15 +124,15 @@ export class ReadingLoop {
 	}
 
 	async #run(): Promise<void> {
-		while (this.#again && !this.#stopped) {
-			this.#again = false;
+		while (this.#shouldRunAgain && !this.#isStopped) {
+			this.#shouldRunAgain = false;
 			try {
-				const more = await this.#readSome();
-				this.#again ||= more;
+				const hasMore = await this.#readSome();
+				this.#shouldRunAgain ||= hasMore;
 			} catch (error) {
 				this.#options.observer.storeFailed(error);
-				this.#again = true;
-				await this.#rest(retryMs);
+				this.#shouldRunAgain = true;
+				await this.#pause(retryMs);
 			}
 		}
 		this.#running = null;
@@ -141,29 +141,29 @@ export class ReadingLoop {
 	/** Returns whether there is more to read. */
 	async #readSome(): Promise<boolean> {
 		const {store, node, clock, lane} = this.#options;
-		const othersUntil = this.#everything ? latest : storeTime(clock.now() - othersAfterMs);
+		const othersUntil = this.#shouldReadAll ? latest : storeTime(clock.now() - othersAfterMs);
 		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], maxBytes};
-		const found = await listUnread(store.reader, query);
-		const suspect = found.mails.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
+		const batch = await listUnread(store.reader, query);
+		const suspect = batch.messages.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
 		// Read it alone, so that another crash proves it to be the cause.
-		const mails = suspect === undefined ? found.mails : [suspect];
-		this.#after = suspect === undefined ? found.after : this.#after;
-		await this.#begin(mails);
-		const ends = await Promise.all(mails.map(mail => this.#end(mail)));
-		const isLater = ends.includes('later');
-		const more = found.more || suspect !== undefined;
-		this.#everything &&= more || isLater || this.#aside.size > 0;
+		const messages = suspect === undefined ? batch.messages : [suspect];
+		this.#after = suspect === undefined ? batch.after : this.#after;
+		await this.#begin(messages);
+		const results = await Promise.all(messages.map(mail => this.#end(mail)));
+		const isLater = results.includes('later');
+		const hasMore = batch.hasMore || suspect !== undefined;
+		this.#shouldReadAll &&= hasMore || isLater || this.#aside.size > 0;
 		if (isLater) {
-			await this.#rest(retryMs);
-		} else if (!more && mails.length > 0) {
-			await this.#rest(gatherMs);
+			await this.#pause(retryMs);
+		} else if (!hasMore && messages.length > 0) {
+			await this.#pause(gatherMs);
 		}
-		return more || isLater;
+		return hasMore || isLater;
 	}
 
 	/** Marks messages in the store as started. Only a crash leaves the mark in place. */
-	async #begin(mails: readonly UnreadInbound[]): Promise<void> {
-		const fresh = mails.filter(mail => isSuspect(mail) && mail.begun < maxStarts && !this.#begun.has(mail.id));
+	async #begin(messages: readonly UnreadInbound[]): Promise<void> {
+		const fresh = messages.filter(mail => isSuspect(mail) && mail.begun < maxStarts && !this.#begun.has(mail.id));
 		const marks = fresh.map(async ({id}) => {
 			await this.#options.store.writer.submit(beginWrite, id);
 			// Even if another mark fails: otherwise this message would be suspected of a crash that never happened.
@@ -172,13 +172,13 @@ export class ReadingLoop {
 		await Promise.all(marks);
 	}
 
-	async #end({raw, begun, ...cameIn}: UnreadInbound): Promise<'done' | 'later' | 'aside'> {
-		const {id} = cameIn;
+	async #end({raw, begun, ...inbound}: UnreadInbound): Promise<'done' | 'later' | 'aside'> {
+		const {id} = inbound;
 		const end =
-			this.#begun.has(id) || !isSuspect(cameIn)
-				? await this.#readOrSetAside(cameIn, raw)
+			this.#begun.has(id) || !isSuspect(inbound)
+				? await this.#readOrSetAside(inbound, raw)
 				: await this.#giveUp(
-						cameIn,
+						inbound,
 						raw,
 						new UnreadableError(`The daemon crashed ${begun} times while reading it.`),
 					);
@@ -188,22 +188,22 @@ export class ReadingLoop {
 		return end;
 	}
 
-	async #readOrSetAside(cameIn: CameIn, raw: Buffer): Promise<'done' | 'later' | 'aside'> {
-		const asking = this.#answered.get(cameIn.id) ?? this.#options.ask?.(raw, cameIn) ?? null;
-		this.#answered.delete(cameIn.id);
+	async #readOrSetAside(inbound: StoredInbound, raw: Buffer): Promise<'done' | 'later' | 'aside'> {
+		const asking = this.#answered.get(inbound.id) ?? this.#options.ask?.(raw, inbound) ?? null;
+		this.#answered.delete(inbound.id);
 		let reading: Reading;
 		try {
-			if (asking !== null && (await this.#isSetAside(cameIn.id, asking))) {
+			if (asking !== null && (await this.#isSetAside(inbound.id, asking))) {
 				return 'aside';
 			}
-			reading = await this.#options.read(raw, cameIn, asking?.known ?? null);
+			reading = await this.#options.read(raw, inbound, asking?.known ?? null);
 		} catch (error) {
 			if (error instanceof UnfinishedError) {
 				return 'later';
 			}
-			return await this.#giveUp(cameIn, raw, error);
+			return await this.#giveUp(inbound, raw, error);
 		}
-		return await this.#record(cameIn, reading, raw);
+		return await this.#record(inbound, reading, raw);
 	}
 
 	/** Whether the message is set aside until its DNS lookups finish, which wakes the loop. */
@@ -222,44 +222,44 @@ export class ReadingLoop {
 		return true;
 	}
 
-	async #giveUp(cameIn: CameIn, raw: Buffer, error: unknown): Promise<'done' | 'later'> {
-		const salvaged = error instanceof UnreadableError ? this.#options.salvage?.(cameIn, error) : null;
-		return salvaged ? await this.#record(cameIn, salvaged, raw, 'salvaged') : await this.#keep(cameIn, error);
+	async #giveUp(inbound: StoredInbound, raw: Buffer, error: unknown): Promise<'done' | 'later'> {
+		const salvaged = error instanceof UnreadableError ? this.#options.salvage?.(inbound, error) : null;
+		return salvaged ? await this.#record(inbound, salvaged, raw, 'salvaged') : await this.#keep(inbound, error);
 	}
 
 	async #record(
-		cameIn: CameIn,
+		inbound: StoredInbound,
 		reading: Reading,
 		raw: Buffer,
 		attempt: 'first' | 'salvaged' = 'first',
 	): Promise<'done' | 'later'> {
 		const {store, observer} = this.#options;
 		try {
-			await this.#options.record(cameIn, reading, raw);
+			await this.#options.record(inbound, reading, raw);
 		} catch (error) {
 			if (store.dialect.isUnavailable(error) || store.dialect.isConflict(error)) {
 				return this.#later(error);
 			}
-			observer.inboundUnrecorded(cameIn, error);
+			observer.inboundUnrecorded(inbound, error);
 			// This text is shown to people. The error itself may contain SQL and untrusted text.
 			const unrecorded = new UnreadableError('The result could not be recorded; see the log for the reason.');
 			return attempt === 'first'
-				? await this.#giveUp(cameIn, raw, unrecorded)
-				: await this.#keep(cameIn, unrecorded);
+				? await this.#giveUp(inbound, raw, unrecorded)
+				: await this.#keep(inbound, unrecorded);
 		}
 		return 'done';
 	}
 
-	async #keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
+	async #keep(inbound: StoredInbound, error: unknown): Promise<'done' | 'later'> {
 		const {store, clock, observer} = this.#options;
-		const fault = (error instanceof Error ? error.message : String(error)).slice(0, maxFaultLength);
-		const kept = {kept: 'unread', forgotten: false, reading: null, fault} as const;
+		const fault = (error instanceof Error ? error.message : String(error)).slice(0, maxProblemLength);
+		const mark = {kept: 'unread', isDiscarded: false, reading: null, fault} as const;
 		try {
-			await store.writer.submit(readMarkWrite, {id: cameIn.id, at: storeTime(clock.now()), ...kept});
+			await store.writer.submit(readMarkWrite, {id: inbound.id, at: storeTime(clock.now()), ...mark});
 		} catch (failure) {
 			return this.#later(failure);
 		}
-		observer.inboundUnreadable(cameIn, error);
+		observer.inboundUnreadable(inbound, error);
 		return 'done';
 	}
 
@@ -268,9 +268,9 @@ export class ReadingLoop {
 		return 'later';
 	}
 
-	#rest(milliseconds: number): Promise<void> {
+	#pause(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
-			const timer = setTimeout(resolve, this.#stopped ? 0 : milliseconds);
+			const timer = setTimeout(resolve, this.#isStopped ? 0 : milliseconds);
 			this.#endRest = () => {
 				clearTimeout(timer);
 				resolve();
@@ -286,9 +286,9 @@ const latest = '9';
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	name: 'read_mark',
 	rank: 3,
-	async apply(trx, ends) {
-		await markRead(trx, ends);
-		return ends.map(() => undefined);
+	async apply(trx, marks) {
+		await markRead(trx, marks);
+		return marks.map(() => undefined);
 	},
 };
 
@@ -308,9 +308,9 @@ type RecordOptions = {
 	/** Domains (`d=`) that the operator trusts, in lower case. */
 	readonly reporters: readonly string[];
 	/** Names of this installation that TLS reports may be about, in addition to those in the store. */
-	readonly ours: readonly string[];
+	readonly ownNames: readonly string[];
 	/** Returns the message as workspaces receive it. If absent, they receive none of what is read here. */
-	readonly receivedOf?: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<readonly ReceivedMail[]>;
+	readonly receivedOf?: (inbound: StoredInbound, reading: Reading, raw: Buffer) => Promise<readonly ReceivedMail[]>;
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly write: ReturnType<typeof createReportWrite>;
@@ -321,17 +321,17 @@ type RecordOptions = {
 /** Records what a message reports about recipients, and that it was read. Resolves once that is on stable storage. */
 export async function recordReading(
 	options: RecordOptions,
-	cameIn: CameIn,
+	inbound: StoredInbound,
 	reading: Reading,
 	raw: Buffer,
 ): Promise<ReportEffect> {
 	const now = storeTime(options.clock.now());
-	const received = (await options.receivedOf?.(cameIn, reading, raw)) ?? [];
+	const received = (await options.receivedOf?.(inbound, reading, raw)) ?? [];
 	if (reading.aggregate && received.length === 0) {
-		const read = {cameIn, report: reading.aggregate, signers: reading.signers ?? [], at: now};
-		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
+		const read = {inbound, report: reading.aggregate, signers: reading.signers ?? [], at: now};
+		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ownNames));
 	}
-	const all = findCandidates(options.links, cameIn, reading);
+	const all = findCandidates(options.links, inbound, reading);
 	// A person's reply is not a report about the message.
 	const isAnswer = received.length > 0 && reading.kind === 'other';
 	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
@@ -339,7 +339,7 @@ export async function recordReading(
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 ? trustedReporter(options.reporters, reading) : null;
 	return await options.writer.submit(options.write, {
-		...{cameIn, size: raw.length, reading, candidates, reporter, at: now},
+		...{inbound, size: raw.length, reading, candidates, reporter, at: now},
 		received,
 	});
 }
@@ -348,8 +348,8 @@ type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'rea
 
 /** Finds recipients by the ids in providers' replies. Only we and the provider know them, and its event is verified. */
 async function providerCandidates(store: Knex, providerIds: readonly string[]): Promise<Candidate[]> {
-	const found = await findByProviderIds(store, providerIds);
-	return found.map(({id}) => ({via: 'provider_id', id, verify: () => true}));
+	const rows = await findByProviderIds(store, providerIds);
+	return rows.map(({id}) => ({via: 'provider_id', id, verify: () => true}));
 }
 
 /** At most this many texts of each kind are checked, because a message may contain any number. */
@@ -359,14 +359,14 @@ const maxTexts = 50;
  * Returns the recipients that a message may be about, best first (R3.14, R3.19). A candidate proves nothing until
  * `verify` succeeds with the address in its row.
  */
-export function findCandidates(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
+export function findCandidates(links: ReadingLinks, inbound: StoredInbound, reading: Reading): Candidate[] {
 	const {clues} = reading;
-	const rcptTo = reading.forwarded ? [] : cameIn.rcptTo;
+	const rcptTo = reading.forwarded ? [] : inbound.rcptTo;
 	const toUnsubscribe = (via: Via) =>
 		signed(via, [...rcptTo, ...clues.addressees].map(localPart), links.readUnsubscribeLocal);
-	const asks = asksToUnsubscribe(cameIn, reading);
+	const isUnsubscribe = isUnsubscribeRequest(inbound, reading);
 	return [
-		...(asks ? toUnsubscribe('unsubscribe_mail') : []),
+		...(isUnsubscribe ? toUnsubscribe('unsubscribe_mail') : []),
 		...signed('return_path', rcptTo.map(localPart), links.readReturnPath),
 		...signed('addressee', clues.addressees.map(localPart), links.readReturnPath),
 		...signed('mail_from', clues.returnPaths.map(localPart), links.readReturnPath),
@@ -374,19 +374,19 @@ export function findCandidates(links: ReadingLinks, cameIn: CameIn, reading: Rea
 		...signed('ref', clues.refs, links.readRef),
 		...ofMessageIds(clues.messageIds.map(localPart), links.readMessageIdLocal),
 		...signed('unsubscribe_address', clues.unsubscribeAddresses.map(localPart), links.readUnsubscribeLocal),
-		...(asks ? [] : toUnsubscribe('unsubscribe_address')),
+		...(isUnsubscribe ? [] : toUnsubscribe('unsubscribe_address')),
 	];
 }
 
 /** Whether a message to an unsubscribe address is a request (R3.21). Reports and automatic replies are not. */
-function asksToUnsubscribe(cameIn: CameIn, reading: Reading): boolean {
-	return reading.kind === 'other' && !isOfNobody({cameIn, reading});
+function isUnsubscribeRequest(inbound: StoredInbound, reading: Reading): boolean {
+	return reading.kind === 'other' && !isOfNobody({inbound, reading});
 }
 
 function signed(via: Via, texts: readonly string[], read: (text: string) => SignedId | null): Candidate[] {
 	return distinct(texts).flatMap(text => {
-		const found = read(text);
-		return found === null ? [] : [{...found, via}];
+		const signedId = read(text);
+		return signedId === null ? [] : [{...signedId, via}];
 	});
 }
 

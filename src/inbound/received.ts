@@ -12,7 +12,7 @@ import {
 	unreadLetter,
 	type Verdicts,
 } from '../mail/received.ts';
-import type {CameIn, Reading} from '../mail/report.ts';
+import type {Reading, StoredInbound} from '../mail/report.ts';
 import {subjectTerms} from '../mail/terms.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import {findInboxes, findOwnMessages, findReplied, type NewReceived} from '../store/received.ts';
@@ -36,24 +36,24 @@ const maxPostedLength = 65_536;
 /** Returns the message as each of its workspaces receives it. Most incoming messages are reports and for none. */
 export async function toReceived(
 	options: ReceivedOptions,
-	cameIn: CameIn,
-	{letter, verdicts = unjudged}: Reading,
+	inbound: StoredInbound,
+	{message, verdicts = unjudged}: Reading,
 	raw: Buffer,
 ): Promise<ReceivedMail[]> {
-	const owners = await findOwners(options, cameIn.rcptTo);
+	const owners = await findOwners(options, inbound.rcptTo);
 	if (owners.size === 0) {
 		return [];
 	}
-	const read = letter ?? unreadLetter('it was not read');
-	const mails = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
+	const read = message ?? unreadLetter('it was not read');
+	const messages = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
 		const recipients = [...own];
-		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.answers));
-		const summary = toSummary(cameIn, read, verdicts, recipients);
+		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.repliedTo));
+		const summary = toSummary(inbound, read, verdicts, recipients);
 		const {text, html, cut, headers, fault} = read;
 		const mail: NewReceived = {
 			// Lists are sorted by id, so a message that was read late appears among those that arrived with it.
-			id: options.pastId('rcv', Date.parse(cameIn.receivedAt)),
-			...{workspaceId, inboundId: cameIn.id, inReplyTo, fault, summary, raw, receivedAt: cameIn.receivedAt},
+			id: options.pastId('rcv', Date.parse(inbound.receivedAt)),
+			...{workspaceId, inboundId: inbound.id, inReplyTo, fault, summary, raw, receivedAt: inbound.receivedAt},
 			content: {text, html, cut, headers},
 			files: read.files.map(({content}) => content),
 			terms: [
@@ -68,7 +68,7 @@ export async function toReceived(
 		const isCut = cut || posted.text !== text || posted.html !== html;
 		return {mail, detail: {...view, ...contentView({...mail.content, ...posted, cut: isCut})}};
 	});
-	return await Promise.all(mails);
+	return await Promise.all(messages);
 }
 
 async function findOwners({reader, links}: ReceivedOptions, rcptTo: readonly string[]): Promise<Map<string, Owner>> {
@@ -108,27 +108,27 @@ const maxLookedUp = 5;
 async function findAnswered(
 	{reader, links}: ReceivedOptions,
 	workspaceId: string,
-	answers: readonly string[],
+	repliedTo: readonly string[],
 ): Promise<string | null> {
-	const signed = answers.flatMap(name => {
+	const signed = repliedTo.flatMap(name => {
 		const id = links.readMessageId(name);
 		return id === null ? [] : [[name, id] as const];
 	});
 	const ids = signed.map(([, id]) => id);
 	const own = await findOwnMessages(reader, workspaceId, ids);
-	const foreign = answers.filter(name => links.readMessageId(name) === null).slice(0, maxLookedUp);
+	const foreign = repliedTo.filter(name => links.readMessageId(name) === null).slice(0, maxLookedUp);
 	const known = new Map([
 		...signed.filter(([, id]) => own.includes(id)),
 		...(await findRelayed(reader, workspaceId, foreign)),
 	]);
-	for (const name of answers) {
+	for (const name of repliedTo) {
 		const [submitted] =
 			foreign.includes(name) && !known.has(name)
 				? await findSubmitted(reader, workspaceId, name, {below: null, limit: 1})
 				: [];
-		const found = known.get(name) ?? submitted;
-		if (found !== undefined) {
-			return found;
+		const match = known.get(name) ?? submitted;
+		if (match !== undefined) {
+			return match;
 		}
 	}
 	return null;
@@ -147,8 +147,8 @@ async function findRelayed(
 	messageIds: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
 	const named = messageIds.flatMap(messageId => {
-		const whole = messageId.slice(1, -1);
-		const providerIds = [whole, whole.slice(0, whole.lastIndexOf('@'))];
+		const fullId = messageId.slice(1, -1);
+		const providerIds = [fullId, fullId.slice(0, fullId.lastIndexOf('@'))];
 		return providerIds.filter(id => id.length >= minProviderIdLength).map(providerId => ({messageId, providerId}));
 	});
 	const sent = await findByProviderIds(
@@ -163,15 +163,15 @@ async function findRelayed(
 	return new Map(
 		named.flatMap(({messageId, providerId}) => {
 			const ids = sent.filter(one => one.providerId === providerId).map(({id}) => id);
-			const found = new Set(own.filter(({id}) => ids.includes(id)).map(recipient => recipient.messageId));
+			const matches = new Set(own.filter(({id}) => ids.includes(id)).map(recipient => recipient.messageId));
 			// A name shared by several messages identifies none of them.
-			return found.size === 1 ? [[messageId, [...found][0] as string]] : [];
+			return matches.size === 1 ? [[messageId, [...matches][0] as string]] : [];
 		}),
 	);
 }
 
 function toSummary(
-	{mailFrom: sender}: CameIn,
+	{mailFrom: sender}: StoredInbound,
 	{from, subject, automatic, files}: ReadLetter,
 	verdicts: Verdicts,
 	recipients: readonly string[],
@@ -185,7 +185,7 @@ function toSummary(
 
 function toTerms(kind: 'from' | 'to', addresses: readonly string[]): string[] {
 	return addresses.flatMap(address => {
-		const parsed = parseAddress(unquoted(address), {utf8Local: true});
+		const parsed = parseAddress(unquoted(address), {allowsUtf8Local: true});
 		return parsed.ok ? [`${kind}:${parsed.address.key}`] : [];
 	});
 }

@@ -55,7 +55,7 @@ export type Session<State> = State & {
 	readonly id: string;
 	readonly client: string;
 	/** A message is being received or stored. */
-	receiving: boolean;
+	isReceiving: boolean;
 	deadline: NodeJS.Timeout;
 };
 
@@ -73,7 +73,7 @@ export abstract class SmtpListener<State extends object> {
 	readonly #held: HeldBytes;
 	readonly #sessions = new Map<string, Session<State>>();
 	readonly #servers: GuardedServer[] = [];
-	#closing = false;
+	#isClosing = false;
 
 	protected constructor(options: ListenerOptions, limits: ListenerLimits) {
 		this.options = options;
@@ -90,7 +90,7 @@ export abstract class SmtpListener<State extends object> {
 	}
 
 	/** Whether a session yields to a new one when a limit is reached. The oldest of these ends first. */
-	protected givesWay(_session: Session<State>): boolean {
+	protected shouldYield(_session: Session<State>): boolean {
 		return false;
 	}
 
@@ -176,23 +176,23 @@ export abstract class SmtpListener<State extends object> {
 		const client = clientNetwork(smtp.remoteAddress);
 		const ofClient = [...this.#sessions.values()].filter(session => session.client === client).length;
 		const hasMost = ofClient >= limits.perClient;
-		if (this.#closing) {
+		if (this.#isClosing) {
 			done(reply(421, `${hostname} is shutting down, try again later`));
-		} else if ((hasMost || this.#sessions.size >= limits.clients) && !this.#makeRoom(hasMost ? client : null)) {
+		} else if ((hasMost || this.#sessions.size >= limits.clients) && !this.#dropOldest(hasMost ? client : null)) {
 			this.tooManySessions(client);
 			done(reply(421, `${hostname} has too many sessions${hasMost ? ' with you' : ''}, try again later`));
 		} else {
 			const {id} = smtp;
 			const deadline = this.#endAfter(id, this.firstMs());
-			this.#sessions.set(id, {...this.begin(), id, client, receiving: false, deadline});
+			this.#sessions.set(id, {...this.begin(), id, client, isReceiving: false, deadline});
 			done();
 		}
 	}
 
 	/** Ends the oldest session that yields, of `client` or of any client. Returns `false` if there is none. */
-	#makeRoom(client: string | null): boolean {
+	#dropOldest(client: string | null): boolean {
 		for (const session of this.#sessions.values()) {
-			if (this.givesWay(session) && (client === null || session.client === client)) {
+			if (this.shouldYield(session) && (client === null || session.client === client)) {
 				this.tooManySessions(session.client);
 				this.#end(session);
 				this.#hangUp(session.id, '4.7.0 Another session needs this slot, authenticate sooner');
@@ -220,15 +220,15 @@ export abstract class SmtpListener<State extends object> {
 	}
 
 	#mailFrom(sender: SMTPServerAddress, smtp: SMTPServerSession, done: Done): void {
-		this.answer(smtp, done, session => this.mayBegin(session, sender));
+		this.respond(smtp, done, session => this.mayBegin(session, sender));
 	}
 
 	#rcptTo(recipient: {address: string}, smtp: SMTPServerSession, done: Done): void {
-		this.answer(smtp, done, session => this.judge(session, recipient, smtp));
+		this.respond(smtp, done, session => this.judge(session, recipient, smtp));
 	}
 
 	/** Replies to a command with the result of a check: `null`, or why the command is refused. */
-	protected answer(
+	protected respond(
 		{id}: Pick<SMTPServerSession, 'id'>,
 		done: Done,
 		check: (session: Session<State>) => Promise<Error | null>,
@@ -255,14 +255,14 @@ export abstract class SmtpListener<State extends object> {
 	#receive(session: Session<State>, stream: SMTPServerDataStream, smtp: SMTPServerSession, done: DataDone): void {
 		const buffer = new MailBuffer(this.#held);
 		let share: MailShare | null = null;
-		session.receiving = true;
+		session.isReceiving = true;
 
-		const end = (answer: string | Error | null): void => {
+		const end = (response: string | Error | null): void => {
 			buffer.release();
-			if (typeof answer === 'string') {
-				done(null, answer);
+			if (typeof response === 'string') {
+				done(null, response);
 			} else {
-				done(answer);
+				done(response);
 			}
 			this.#received(session);
 		};
@@ -288,8 +288,8 @@ export abstract class SmtpListener<State extends object> {
 
 	/** Finishes a message that has been replied to. */
 	#received(session: Session<State>): void {
-		session.receiving = false;
-		if (this.#closing) {
+		session.isReceiving = false;
+		if (this.#isClosing) {
 			setImmediate(() => this.#hangUp(session.id, shuttingDown));
 		}
 	}
@@ -315,10 +315,10 @@ export abstract class SmtpListener<State extends object> {
 
 	/** Ends all sessions. One that is receiving a message ends after the reply to it. */
 	async close(): Promise<void> {
-		this.#closing = true;
+		this.#isClosing = true;
 		const closed = this.#servers.map(server => new Promise<void>(resolve => server.close(resolve)));
 		for (const session of this.#sessions.values()) {
-			if (!session.receiving) {
+			if (!session.isReceiving) {
 				this.#hangUp(session.id, shuttingDown);
 			}
 		}
@@ -338,7 +338,7 @@ class MailBuffer {
 	readonly #held: HeldBytes;
 	#buffer = Buffer.alloc(0);
 	#length = 0;
-	#taken = 0;
+	#reserved = 0;
 
 	constructor(held: HeldBytes) {
 		this.#held = held;
@@ -354,15 +354,15 @@ class MailBuffer {
 		return true;
 	}
 
-	#grow(wanted: number): boolean {
+	#grow(minSize: number): boolean {
 		const {length} = this.#buffer;
-		const size = Math.max(first, wanted, Math.min(2 * length, length + 1024 * 1024));
-		const beyond = Math.max(0, size - small - this.#taken);
+		const size = Math.max(first, minSize, Math.min(2 * length, length + 1024 * 1024));
+		const beyond = Math.max(0, size - small - this.#reserved);
 		if (beyond > this.#held.free) {
 			return false;
 		}
 		this.#held.free -= beyond;
-		this.#taken += beyond;
+		this.#reserved += beyond;
 		const larger = Buffer.allocUnsafeSlow(size);
 		this.#buffer.copy(larger, 0, 0, this.#length);
 		this.#buffer = larger;
@@ -375,8 +375,8 @@ class MailBuffer {
 
 	/** Frees the space for other messages. */
 	release(): void {
-		this.#held.free += this.#taken;
-		this.#taken = 0;
+		this.#held.free += this.#reserved;
+		this.#reserved = 0;
 		this.#length = 0;
 		this.#buffer = Buffer.alloc(0);
 	}

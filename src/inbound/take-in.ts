@@ -25,7 +25,7 @@ type Coming = {
 
 const ofOperator: ReadingTurn = {precedence: precedence.proven, turn: 'ingest'};
 
-export type Taken = {
+export type Accepted = {
 	/** The key of its row. */
 	readonly id: string;
 	/** `false` if the same message for the same recipients, or anything with the same `once`, was stored before. */
@@ -37,7 +37,7 @@ export function shortKey(id: string): string {
 	return id.slice(0, 16);
 }
 
-export type TakeIn = (mail: Coming) => Promise<Taken>;
+export type AcceptInbound = (mail: Coming) => Promise<Accepted>;
 
 type TakeInOptions = {
 	readonly writer: Writer;
@@ -54,10 +54,10 @@ export function digestInbound(raw: Buffer): string {
 /**
  * Stores an incoming message. Resolves once it is on stable storage. Rejects if the store fails; the sender retries.
  */
-export async function takeIn(
+export async function acceptInbound(
 	{writer, node, clock}: TakeInOptions,
 	{turn = ofOperator, once, ...mail}: Coming,
-): Promise<Taken> {
+): Promise<Accepted> {
 	const {raw, rcptTo} = mail;
 	const digest = digestInbound(raw);
 	const id = createHash('sha256')
@@ -67,16 +67,16 @@ export async function takeIn(
 	return await writer.submit(inboundWrite, {...mail, ...turn, id, digest, node, receivedAt});
 }
 
-const inboundWrite: GroupWrite<NewInbound, Taken> = {
+const inboundWrite: GroupWrite<NewInbound, Accepted> = {
 	name: 'inbound',
 	rank: 2,
 	bytes: ({raw}) => raw.length,
-	async apply(trx, mails) {
+	async apply(trx, messages) {
 		// Of several identical messages, the first one is new.
-		const byId = new Map(mails.toReversed().map(mail => [mail.id, mail]));
+		const byId = new Map(messages.toReversed().map(mail => [mail.id, mail]));
 		// A common order prevents deadlocks between two nodes that store the same messages.
 		const inserted = await insertInbound(trx, [...byId.values()].sort(byKey));
-		return mails.map(mail => ({id: mail.id, isNew: inserted.has(mail.id) && byId.get(mail.id) === mail}));
+		return messages.map(mail => ({id: mail.id, isNew: inserted.has(mail.id) && byId.get(mail.id) === mail}));
 	},
 };
 
@@ -92,22 +92,22 @@ const maxConcurrentBytes = 16 * 1024 * 1024;
  * and all before it are on stable storage. Stops at the first that cannot be stored.
  */
 export async function* takeAll<Mail extends {readonly found: FoundMail}>(
-	mails: AsyncIterable<Mail>,
-	store: (found: FoundMail) => Promise<Taken>,
-): AsyncGenerator<{readonly mail: Mail; readonly taken: Taken}> {
-	const under: Array<{readonly mail: Mail; readonly taken: Promise<Taken>}> = [];
+	messages: AsyncIterable<Mail>,
+	store: (found: FoundMail) => Promise<Accepted>,
+): AsyncGenerator<{readonly mail: Mail; readonly accepted: Accepted}> {
+	const under: Array<{readonly mail: Mail; readonly accepted: Promise<Accepted>}> = [];
 	let bytes = 0;
 
 	async function first() {
-		const {mail, taken} = under.shift() as (typeof under)[number];
+		const {mail, accepted} = under.shift() as (typeof under)[number];
 		bytes -= mail.found.raw.length;
-		return {mail, taken: await taken};
+		return {mail, accepted: await accepted};
 	}
 
-	for await (const mail of mails) {
-		const taken = store(mail.found);
-		taken.catch(() => undefined); // Awaited in its turn, or never if an earlier one failed.
-		under.push({mail, taken});
+	for await (const mail of messages) {
+		const accepted = store(mail.found);
+		accepted.catch(() => undefined); // Awaited in its turn, or never if an earlier one failed.
+		under.push({mail, accepted});
 		bytes += mail.found.raw.length;
 		while (under.length >= maxConcurrent || bytes > maxConcurrentBytes) {
 			yield await first();

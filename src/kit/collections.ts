@@ -32,9 +32,9 @@ export function groupBy<Value, Key>(values: readonly Value[], keyOf: (value: Val
 }
 
 /** Yields the items in batches of at most `most`, in order. */
-export function* inParts<Item>(items: readonly Item[], most: number): Generator<readonly Item[]> {
-	for (let start = 0; start < items.length; start += most) {
-		yield items.slice(start, start + most);
+export function* inParts<Item>(items: readonly Item[], max: number): Generator<readonly Item[]> {
+	for (let start = 0; start < items.length; start += max) {
+		yield items.slice(start, start + max);
 	}
 }
 
@@ -47,7 +47,7 @@ export function atMost(entries: number): {readonly maxSize: number; readonly siz
 }
 
 /** Returns a pseudo-random number that depends only on the two texts: 32 bits, evenly distributed. */
-export function lot(of: string, one: string): number {
+export function hash32(of: string, one: string): number {
 	let hash = 0x811c9dc5;
 	for (const text of [of, one]) {
 		for (let index = 0; index < text.length; index++) {

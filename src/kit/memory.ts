@@ -54,16 +54,16 @@ const defaultMin = 512 * 1024;
  * every 8 MiB. V8 alone keeps up to 64 MiB of unused buffers per thread before it collects. Smaller values are not
  * counted, because a collection takes milliseconds, and ordinary messages should not pay for it.
  */
-export function createGarbage({most = defaultMax, least = defaultMin} = {}): (bytes: number) => void {
+export function createGarbage({most: max = defaultMax, least: min = defaultMin} = {}): (bytes: number) => void {
 	setFlagsFromString('--expose-gc');
 	const collect: () => void = runInNewContext('gc');
 	let unused = 0;
 	return bytes => {
-		if (bytes < least) {
+		if (bytes < min) {
 			return;
 		}
 		unused += bytes;
-		if (unused >= most) {
+		if (unused >= max) {
 			unused = 0;
 			collect();
 		}

@@ -11,7 +11,10 @@ const lf = 0x0a;
 export function splitParts(
 	content: Buffer,
 	boundary: string,
-	{most = Number.POSITIVE_INFINITY, unclosed = true}: {readonly most?: number; readonly unclosed?: boolean} = {},
+	{
+		max = Number.POSITIVE_INFINITY,
+		acceptsUnclosed = true,
+	}: {readonly max?: number; readonly acceptsUnclosed?: boolean} = {},
 ): Buffer[] {
 	const parts: Buffer[] = [];
 	// Trailing white space is not part of a boundary, neither in the parameter nor in the line.
@@ -28,11 +31,11 @@ export function splitParts(
 		}
 		const end = content.indexOf(lf, after);
 		start = kind === 'last' || end === -1 ? -1 : end + 1;
-		if (kind === 'last' || parts.length >= most) {
+		if (kind === 'last' || parts.length >= max) {
 			return parts;
 		}
 	}
-	if (unclosed && start !== -1 && start < content.length) {
+	if (acceptsUnclosed && start !== -1 && start < content.length) {
 		parts.push(content.subarray(start));
 	}
 	return parts;

@@ -19,8 +19,8 @@ export type DisplacedFile = {readonly path: string; readonly how: 'removed' | 'r
  */
 export function identifyFiles(paths: readonly string[]): OpenFile[] {
 	return paths.flatMap(path => {
-		const found = statSync(path, {bigint: true, throwIfNoEntry: false});
-		return found === undefined ? [] : [{path, identity: {dev: found.dev, ino: found.ino}}];
+		const stats = statSync(path, {bigint: true, throwIfNoEntry: false});
+		return stats === undefined ? [] : [{path, identity: {dev: stats.dev, ino: stats.ino}}];
 	});
 }
 
@@ -38,11 +38,11 @@ export function findDisplaced(files: readonly OpenFile[]): DisplacedFile[] {
 
 function compare(path: string, identity: OpenFile['identity']): DisplacedFile['how'] | null {
 	try {
-		const found = statSync(path, {bigint: true, throwIfNoEntry: false});
-		if (found === undefined) {
+		const stats = statSync(path, {bigint: true, throwIfNoEntry: false});
+		if (stats === undefined) {
 			return 'removed';
 		}
-		const isSame = identity === null || (found.dev === identity.dev && found.ino === identity.ino);
+		const isSame = identity === null || (stats.dev === identity.dev && stats.ino === identity.ino);
 		return isSame ? null : 'replaced';
 	} catch {
 		return null;

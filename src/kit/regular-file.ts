@@ -37,17 +37,17 @@ export async function openRegular(path: string, links: Links): Promise<{file: Fi
 }
 
 /** Returns the content of a regular file. Throws RefusedFileError if it has more than `most` octets. */
-export async function readRegular(path: string, most: number, links: Links): Promise<Buffer> {
+export async function readRegular(path: string, max: number, links: Links): Promise<Buffer> {
 	const {file, size} = await openRegular(path, links);
 	try {
-		refuseLarge(size, most, path);
+		refuseLarge(size, max, path);
 		const chunks: Buffer[] = [];
 		// The file may grow while it is being read.
-		for await (const chunk of file.createReadStream({end: most, autoClose: false}) as AsyncIterable<Buffer>) {
+		for await (const chunk of file.createReadStream({end: max, autoClose: false}) as AsyncIterable<Buffer>) {
 			chunks.push(chunk);
 		}
 		const bytes = Buffer.concat(chunks);
-		refuseLarge(bytes.length, most, path);
+		refuseLarge(bytes.length, max, path);
 		return bytes;
 	} finally {
 		await file.close();
@@ -68,67 +68,69 @@ export function readSettingFile(path: string): Buffer {
  */
 type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
-export function readGuarded(path: string, most = maxSettingBytes): Guarded {
+export function readGuarded(path: string, max = maxSettingBytes): Guarded {
 	let file: number;
 	try {
 		file = openSync(path, flags('follow'));
 	} catch (error) {
-		const fault = (error as NodeJS.ErrnoException).code === 'EACCES' ? accessFault(path) : null;
-		throw fault ? Object.assign(new Error(`${fault.why}: ${fault.fix}`), {code: 'EACCES'}) : asRefused(error, path);
+		const problem = (error as NodeJS.ErrnoException).code === 'EACCES' ? accessProblem(path) : null;
+		throw problem
+			? Object.assign(new Error(`${problem.why}: ${problem.fix}`), {code: 'EACCES'})
+			: asRefused(error, path);
 	}
 	try {
 		const stats = fstatSync(file);
 		refuseOthers(stats, path);
-		refuseLarge(stats.size, most, path);
-		return {content: readAtMost(file, most, path), mode: stats.mode & 0o777, uid: stats.uid};
+		refuseLarge(stats.size, max, path);
+		return {content: readAtMost(file, max, path), mode: stats.mode & 0o777, uid: stats.uid};
 	} finally {
 		closeSync(file);
 	}
 }
 
 /** `isOwn`: the file belongs to this user, and only its mode is wrong. */
-type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
+type AccessProblem = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
 /**
  * Returns why this user may not access an existing file or folder and the command that repairs it, or `null` if the
  * reason is another one.
  */
-export function accessFault(path: string, uid = process.getuid?.()): AccessFault | null {
-	let found: Stats;
+export function accessProblem(path: string, uid = process.getuid?.()): AccessProblem | null {
+	let stats: Stats;
 	try {
-		found = statSync(path);
+		stats = statSync(path);
 	} catch {
 		return null; // A parent folder is not accessible.
 	}
 	if (uid === undefined) {
 		return null;
 	}
-	if (found.uid !== uid) {
-		const recursive = found.isDirectory() ? '-R ' : '';
+	if (stats.uid !== uid) {
+		const recursive = stats.isDirectory() ? '-R ' : '';
 		return {
-			why: `${path} belongs to user ${found.uid} and this is user ${uid}`,
+			why: `${path} belongs to user ${stats.uid} and this is user ${uid}`,
 			fix: `run chown ${recursive}${uid} ${path}`,
 			isOwn: false,
 		};
 	}
-	const wanted = found.isDirectory() ? 0o700 : 0o600;
-	return (found.mode & wanted) === wanted
+	const requiredMode = stats.isDirectory() ? 0o700 : 0o600;
+	return (stats.mode & requiredMode) === requiredMode
 		? null
 		: {
-				why: `${path} has mode ${(found.mode & 0o7777).toString(8)}`,
-				fix: `run chmod u+rw${found.isDirectory() ? 'x' : ''} ${path}`,
+				why: `${path} has mode ${(stats.mode & 0o7777).toString(8)}`,
+				fix: `run chmod u+rw${stats.isDirectory() ? 'x' : ''} ${path}`,
 				isOwn: true,
 			};
 }
 
 /** Reads without relying on the size: files in /proc and /sys report none, and some are endless. */
-function readAtMost(file: number, most: number, path: string): Buffer {
-	const buffer = Buffer.alloc(most + 1);
+function readAtMost(file: number, max: number, path: string): Buffer {
+	const buffer = Buffer.alloc(max + 1);
 	let length = 0;
 	for (let read = -1; read !== 0 && length < buffer.length; length += read) {
 		read = readSync(file, buffer, length, buffer.length - length, null);
 	}
-	refuseLarge(length, most, path);
+	refuseLarge(length, max, path);
 	return Buffer.from(buffer.subarray(0, length));
 }
 
@@ -151,8 +153,8 @@ function refuseOthers(stats: Stats, path: string): void {
 	}
 }
 
-function refuseLarge(size: number, most: number, path: string): void {
-	if (size > most) {
-		throw new RefusedFileError(path, `is longer than ${most} octets`);
+function refuseLarge(size: number, max: number, path: string): void {
+	if (size > max) {
+		throw new RefusedFileError(path, `is longer than ${max} octets`);
 	}
 }

@@ -17,8 +17,8 @@ export async function takeSteps(
 		if (isDone || isStopped()) {
 			return;
 		}
-		const took = clock.monotonic() - began;
-		await new Promise(resolve => setTimeout(resolve, Math.min(took, maxRestMs)));
+		const elapsedMs = clock.monotonic() - began;
+		await new Promise(resolve => setTimeout(resolve, Math.min(elapsedMs, maxRestMs)));
 	}
 }
 

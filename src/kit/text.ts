@@ -25,9 +25,9 @@ const blocked = new RegExp(`[${badInNames}\\ufeff]`, 'u');
 /**
  * Returns the problem with a name chosen by a user, as a clause, or `null`. A name has 1 to 200 characters on one line.
  */
-export function labelFault(text: string, longest = 200): string | null {
-	if (text.trim() !== text || text === '' || text.length > 2 * longest || [...text].length > longest) {
-		return `must have 1 to ${longest} characters and no leading or trailing spaces`;
+export function labelProblem(text: string, maxLength = 200): string | null {
+	if (text.trim() !== text || text === '' || text.length > 2 * maxLength || [...text].length > maxLength) {
+		return `must have 1 to ${maxLength} characters and no leading or trailing spaces`;
 	}
 	return blocked.test(text) ? 'must not have control or direction characters' : null;
 }
@@ -38,7 +38,7 @@ export type Constant = {readonly text: string};
 /** A text in pieces. */
 export type Pieces = ReadonlyArray<string | Constant>;
 
-const shortest = 64;
+const minLength = 64;
 const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
 
 /**
@@ -46,12 +46,12 @@ const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
  * surrogate pair.
  */
 export function encodeConstant(text: string): string | Constant {
-	return text.length < shortest || halfPair.test(text) ? text : {text};
+	return text.length < minLength || halfPair.test(text) ? text : {text};
 }
 
 /** Cuts a text to at most `longest` UTF-16 units, without splitting a surrogate pair. */
-export const cutText = (text: string, longest: number): string =>
-	text.slice(0, longest).replace(text.length > longest ? /[\ud800-\udbff]$/ : '', '');
+export const cutText = (text: string, maxLength: number): string =>
+	text.slice(0, maxLength).replace(text.length > maxLength ? /[\ud800-\udbff]$/ : '', '');
 
 export function joined(pieces: Pieces): string {
 	return pieces.map(piece => (typeof piece === 'string' ? piece : piece.text)).join('');

@@ -35,7 +35,7 @@ type CallerOptions<Event> = {
 	/** Called just before a message is sent, to add calls for what has accumulated since the last one (`sendSoon`). */
 	readonly gather?: () => void;
 	/** A call is rejected after this many threads ended while processing it (default 1). 0: no thread will follow. */
-	readonly tries?: number;
+	readonly maxAttempts?: number;
 };
 
 /**
@@ -112,8 +112,8 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		this.#isReady = false;
 		const all = [...this.#sent.values(), ...this.#waiting];
 		this.#sent.clear();
-		this.#waiting = all.filter(({threads}) => threads < (this.#options.tries ?? 1));
-		for (const {reject} of all.filter(({threads}) => threads >= (this.#options.tries ?? 1))) {
+		this.#waiting = all.filter(({threads}) => threads < (this.#options.maxAttempts ?? 1));
+		for (const {reject} of all.filter(({threads}) => threads >= (this.#options.maxAttempts ?? 1))) {
 			reject(error);
 		}
 	}
@@ -204,7 +204,7 @@ export function answerCalls<Its extends Methods, Event = never>(
 		}
 	}
 
-	async function answer(name: string, id: number, argument: unknown): Promise<void> {
+	async function respond(name: string, id: number, argument: unknown): Promise<void> {
 		try {
 			const result = await methods[name]?.(argument as never);
 			replies.ids.push(id);
@@ -221,7 +221,7 @@ export function answerCalls<Its extends Methods, Event = never>(
 				if (ids === undefined) {
 					methods[name]?.(argument as never);
 				} else {
-					void answer(name, ids[index] as number, argument);
+					void respond(name, ids[index] as number, argument);
 				}
 			}
 		}

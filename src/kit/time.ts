@@ -24,8 +24,8 @@ const maxTimeLength = 60;
  * Returns `undefined` for anything else.
  */
 export function parseTime(text: string): number | undefined {
-	const found = text.length <= maxTimeLength ? rfc3339.exec(text) : null;
-	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = found ?? [];
+	const match = text.length <= maxTimeLength ? rfc3339.exec(text) : null;
+	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = match ?? [];
 	const dayStart = Date.parse(`${year}-${month}-${day}T00:00:00Z`);
 	const isDay = !Number.isNaN(dayStart) && new Date(dayStart).getUTCDate() === Number(day);
 	const time = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}${offset.toUpperCase()}`);

@@ -122,7 +122,7 @@ export function createLinks({
 		};
 	}
 
-	const usual = pagesAt(publicUrl, []);
+	const defaultPages = pagesAt(publicUrl, []);
 
 	function readMessageIdLocal(local: string): string | null {
 		const read = messageIds.read(local);
@@ -130,8 +130,8 @@ export function createLinks({
 	}
 
 	return {
-		...usual,
-		under: host => (host === null ? usual : pagesAt(withHost(publicUrl, host), [publicUrl])),
+		...defaultPages,
+		under: host => (host === null ? defaultPages : pagesAt(withHost(publicUrl, host), [publicUrl])),
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
 		alertUrl: consent => `${trimmed(publicUrl)}${alertPagePath}?token=${consents.seal(writeConsent(consent))}`,
 		readAlertConsent: token => {

@@ -143,7 +143,7 @@ type FoundLinks = {
 };
 
 /** The relevant parts of a tag. `next` is the position after its `>`. */
-type Tag = {readonly name: string; readonly closes: boolean; readonly href: Span | null; readonly next: number};
+type Tag = {readonly name: string; readonly isClosing: boolean; readonly href: Span | null; readonly next: number};
 
 // HTML Standard §13.2.6: the content of these elements is not HTML, up to the closing tag.
 const rawElements = new Set([
@@ -176,8 +176,8 @@ export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 		if (isTagAt(html, at)) {
 			const tag = readTag(html, at, marked);
 			if (tag) {
-				next = !tag.closes && rawElements.has(tag.name) ? endOfRaw(html, tag) : tag.next;
-				bodyEnd = tag.closes && tag.name === 'body' ? at : bodyEnd;
+				next = !tag.isClosing && rawElements.has(tag.name) ? endOfRaw(html, tag) : tag.next;
+				bodyEnd = tag.isClosing && tag.name === 'body' ? at : bodyEnd;
 				if (tag.href) {
 					hrefs.push(tag.href);
 				}
@@ -223,14 +223,14 @@ function endOfRaw(html: string, {name, next}: Tag): number {
 }
 
 /** Returns `null` if the tag never ends. */
-function readTag(html: string, at: number, withMarked: boolean): Tag | null {
-	const closes = html.charCodeAt(at + 1) === slash;
-	const nameStart = at + (closes ? 2 : 1);
+function readTag(html: string, at: number, includesMarked: boolean): Tag | null {
+	const isClosing = html.charCodeAt(at + 1) === slash;
+	const nameStart = at + (isClosing ? 2 : 1);
 	let position = endOfWord(html, nameStart, never);
 	const name = html.slice(nameStart, position).toLowerCase();
-	const isLink = !closes && (name === 'a' || name === 'area');
+	const isLink = !isClosing && (name === 'a' || name === 'area');
 	let href: Span | null = null;
-	let marked = false;
+	let isMarked = false;
 	for (;;) {
 		while (isSpace(html.charCodeAt(position)) || html.charCodeAt(position) === slash) {
 			position++;
@@ -239,7 +239,7 @@ function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 			return null;
 		}
 		if (html.charCodeAt(position) === greater) {
-			return {name, closes, href: marked && !withMarked ? null : href, next: position + 1};
+			return {name, isClosing, href: isMarked && !includesMarked ? null : href, next: position + 1};
 		}
 		// A `=` at the start of a name belongs to the name.
 		const nameEnd = endOfWord(html, position + 1, equals);
@@ -249,7 +249,7 @@ function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 		}
 		if (isLink) {
 			const attribute = html.slice(position, Math.min(nameEnd, position + mark.length + 1)).toLowerCase();
-			marked ||= attribute === mark;
+			isMarked ||= attribute === mark;
 			// Of duplicate attributes, the first one counts.
 			href ??= attribute === 'href' ? value : null;
 		}

@@ -8,9 +8,9 @@ const levelWidth = 5;
 const eventWidth = 10;
 
 /** Formats a JSON log line for people: time, level, event or message, then `name=value` for each field with a value. */
-export function prettyLine(line: string, colour: boolean): string {
+export function prettyLine(line: string, hasColors: boolean): string {
 	const {level, time, event, msg, recipient, err, ...fields} = parseRecord(line);
-	const paint = (text: string, code: number) => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
+	const paint = (text: string, code: number) => (hasColors ? `\u001b[${code}m${text}\u001b[0m` : text);
 	const severity = clean(level ?? '').toUpperCase();
 	const parts = [
 		paint(clean(time ?? '').slice(11, 23), 90),

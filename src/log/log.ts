@@ -11,7 +11,7 @@ type LogInput = {
 	readonly level: LogLevel;
 	readonly format: 'json' | 'pretty';
 	/** Whether `pretty` uses colors, which only a terminal should get. */
-	readonly colour: boolean;
+	readonly hasColors: boolean;
 	/** The destination for lines; standard output by default. */
 	readonly destination?: LogDestination;
 };
@@ -32,10 +32,10 @@ export type Log = {
  * This is the main function of the folder. It relies on pino for the JSON format; `lines.ts` is the format for people.
  * A slow or missing reader of the log never blocks the program: lines are dropped and counted instead.
  */
-export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
+export function createLog({level, format, hasColors, destination = createOutput()}: LogInput): Log {
 	const stream: DestinationStream = {
 		write(line) {
-			destination.write(format === 'json' ? line : prettyLine(line, colour));
+			destination.write(format === 'json' ? line : prettyLine(line, hasColors));
 		},
 	};
 	const logger = pino(

@@ -14,7 +14,7 @@ const xName = /^x-[!-9;-~]{1,74}$/i;
  * Reserved names: mailctl's own, those that control a provider or carry its references, and those that others read as
  * an address, a path or a proof of authenticity.
  */
-const kept = new RegExp(
+const reservedName = new RegExp(
 	`^x-(?:${[
 		'(?:mailctl|ses|mailgun|smtpapi|pm|postmark|mailin|sib|mj|mailjet|msys|mc)(?:-.*)?',
 		'(?:auth|authentication|authenticated|arc|received|.*dkim)(?:-.*)?',
@@ -31,11 +31,11 @@ const controls = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u;
 
 /** Returns the name of a header field in its proper spelling, or `null` if a send may not add it. */
 export function addedName(name: string): string | null {
-	return spellings.get(name.toLowerCase()) ?? (xName.test(name) && !kept.test(name) ? name : null);
+	return spellings.get(name.toLowerCase()) ?? (xName.test(name) && !reservedName.test(name) ? name : null);
 }
 
 /** Returns the problem with a field that a send adds (`must …`), or `null`. */
-export function addedFault(name: string, value: string): string | null {
+export function addedProblem(name: string, value: string): string | null {
 	const spelled = addedName(name);
 	if (spelled === null) {
 		return `must not be set: allowed are ${known.join(', ')} and X- names that neither mailctl nor a provider reserves`;

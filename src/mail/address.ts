@@ -9,7 +9,7 @@ export type Address = {
 	/** The comparison form: NFC, lower-case local part, `@`, A-label domain. Dots and plus tags are not folded. */
 	readonly key: string;
 	/** The local part is not ASCII, so the receiving server must offer SMTPUTF8 (RFC 6531). */
-	readonly utf8: boolean;
+	readonly isUtf8: boolean;
 	/** The form used in RCPT: the local part as spelled, `@`, A-label domain. */
 	readonly wire: string;
 };
@@ -25,7 +25,7 @@ export function unquotedLocal(local: string): string {
 /** Returns the part after the `@`. */
 export const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
-type ParsedAddress = {readonly ok: true; readonly address: Address} | {readonly ok: false; readonly fault: string};
+type ParsedAddress = {readonly ok: true; readonly address: Address} | {readonly ok: false; readonly problem: string};
 
 // RFC 5321 §4.5.3.1.1 and §4.5.3.1.3 (256 octets of path less its angle brackets), RFC 1035 §2.3.4.
 const maxAddressLength = 254;
@@ -46,42 +46,42 @@ const unicodeLabel = /^[a-z0-9\x80-\u{10ffff}](?:[a-z0-9\x80-\u{10ffff}-]*[a-z0-
  * routes. IDN domains are accepted; a UTF-8 local part only with `utf8Local`. Takes linear time. The error is a clause
  * (`must …`) that never repeats the text.
  */
-export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boolean}): ParsedAddress {
+export function parseAddress(text: string, {allowsUtf8Local}: {readonly allowsUtf8Local: boolean}): ParsedAddress {
 	if (text.length > maxAddressLength || Buffer.byteLength(text) > maxAddressLength) {
-		return fault('must be at most 254 octets long');
+		return problem('must be at most 254 octets long');
 	}
 
 	const at = text.indexOf('@');
 	if (at === -1 || at !== text.lastIndexOf('@') || blocked.test(text)) {
-		return fault('must be a bare address such as name@example.com');
+		return problem('must be a bare address such as name@example.com');
 	}
 
 	const local = text.slice(0, at);
 	if (Buffer.byteLength(local) > maxLocalPartLength) {
-		return fault('must have at most 64 octets before the @');
+		return problem('must have at most 64 octets before the @');
 	}
 
 	if (!dotAtom.test(local)) {
-		return fault("must have letters, digits and !#$%&'*+-/=?^_`{|}~ before the @, with single dots between them");
+		return problem("must have letters, digits and !#$%&'*+-/=?^_`{|}~ before the @, with single dots between them");
 	}
 
-	const utf8 = !ascii.test(local);
-	if (utf8 && !utf8Local) {
-		return fault('must have only ASCII characters before the @');
+	const isUtf8 = !ascii.test(local);
+	if (isUtf8 && !allowsUtf8Local) {
+		return problem('must have only ASCII characters before the @');
 	}
 
 	const domain = parseDomain(text.slice(at + 1));
 	if (domain === null) {
-		return fault('must have a full domain name such as example.com after the @');
+		return problem('must have a full domain name such as example.com after the @');
 	}
 
 	const wire = `${local}@${domain}`;
 	if (Buffer.byteLength(wire) > maxAddressLength) {
-		return fault('must be at most 254 octets long with its domain in A-label form');
+		return problem('must be at most 254 octets long with its domain in A-label form');
 	}
 
-	const key = `${utf8 ? comparable(local) : local.toLowerCase()}@${domain}`;
-	return {ok: true, address: {spelling: text, local, domain, key, utf8, wire}};
+	const key = `${isUtf8 ? comparable(local) : local.toLowerCase()}@${domain}`;
+	return {ok: true, address: {spelling: text, local, domain, key, isUtf8, wire}};
 }
 
 /**
@@ -114,9 +114,9 @@ function toALabels(text: string): string {
 	const domain = domainToASCII(text);
 	const unicode = domainToUnicode(domain);
 	// Node 24 returns labels that it cannot decode unchanged.
-	const decoded = (label: string) => unicodeLabel.test(label) && !label.startsWith('xn--');
-	const sound = domainToASCII(unicode) === domain && unicode.split('.').every(decoded);
-	return sound ? domain : '';
+	const isDecoded = (label: string) => unicodeLabel.test(label) && !label.startsWith('xn--');
+	const isValid = domainToASCII(unicode) === domain && unicode.split('.').every(isDecoded);
+	return isValid ? domain : '';
 }
 
 // Lower-casing may undo the composed form (U+0130), so the text is normalized again.
@@ -124,8 +124,8 @@ function comparable(local: string): string {
 	return local.normalize('NFC').toLowerCase().normalize('NFC');
 }
 
-function fault(text: string): ParsedAddress {
-	return {ok: false, fault: text};
+function problem(text: string): ParsedAddress {
+	return {ok: false, problem: text};
 }
 
 const operators: ReadonlySet<string> = new Set(['postmaster', 'abuse']);

@@ -10,11 +10,11 @@ type Kind = {
 	/** How long the condition must last before it is announced, in milliseconds. */
 	readonly holdMs: number;
 	/** Whether conditions of this kind belong to a workspace instead of the installation. */
-	readonly ofWorkspace: boolean;
+	readonly isPerWorkspace: boolean;
 };
 
-const own = (title: string, holdMs = 0): Kind => ({title, holdMs, ofWorkspace: false});
-const workspaces = (title: string, holdMs = 0): Kind => ({title, holdMs, ofWorkspace: true});
+const own = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: false});
+const workspaces = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: true});
 
 /** The problems that operators are alerted to. */
 export const alertKinds = {

@@ -102,15 +102,15 @@ export function readRateLimit(text: string): RateLimit | null | undefined {
 }
 
 /** Whether a limit never allows more than another, neither at once nor over time. `null` is no limit. */
-export function isWithin(limit: RateLimit | null, most: RateLimit | null): boolean {
+export function isWithin(limit: RateLimit | null, max: RateLimit | null): boolean {
 	return (
-		most === null ||
+		max === null ||
 		(limit !== null &&
-			limit.requests <= most.requests &&
-			limit.requests * most.windowMs <= most.requests * limit.windowMs)
+			limit.requests <= max.requests &&
+			limit.requests * max.windowMs <= max.requests * limit.windowMs)
 	);
 }
 
-function isFrom1(number: number | undefined, most: number): number is number {
-	return number !== undefined && number >= 1 && number <= most;
+function isFrom1(number: number | undefined, max: number): number is number {
+	return number !== undefined && number >= 1 && number <= max;
 }

@@ -22,8 +22,8 @@ export function validLogoUrl(text: string): string | null {
 	const {protocol, username, password, hostname, href} = new URL(text);
 	// The origin becomes part of a Content-Security-Policy. A host of letters, digits, hyphens and dots cannot inject
 	// anything into it.
-	const sound = protocol === 'https:' && username === '' && password === '' && parseDomain(hostname) !== null;
-	return sound ? href : null;
+	const isValid = protocol === 'https:' && username === '' && password === '' && parseDomain(hostname) !== null;
+	return isValid ? href : null;
 }
 
 /** Returns `#rrggbb` in lower case, or `null`. */
@@ -33,10 +33,10 @@ export function validAccent(text: string): string | null {
 
 /** Returns the JSON text for the store. */
 export function writeBranding({name, logoUrl, accent, supportEmail}: Branding): string | null {
-	const kept = Object.entries({name, logo_url: logoUrl, accent, support_email: supportEmail}).filter(
+	const entries = Object.entries({name, logo_url: logoUrl, accent, support_email: supportEmail}).filter(
 		([, value]) => value !== null,
 	);
-	return kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept));
+	return entries.length === 0 ? null : JSON.stringify(Object.fromEntries(entries));
 }
 
 /** Parses the stored branding. Values that would be rejected today count as missing. */
@@ -46,6 +46,6 @@ export function readBranding(json: string | null): Branding {
 		name: name ?? null,
 		logoUrl: validLogoUrl(logoUrl ?? ''),
 		accent: validAccent(accent ?? ''),
-		supportEmail: parseAddress(supportEmail ?? '', {utf8Local: false}).ok ? supportEmail : null,
+		supportEmail: parseAddress(supportEmail ?? '', {allowsUtf8Local: false}).ok ? supportEmail : null,
 	};
 }

@@ -1,13 +1,13 @@
 import {createPublicKey} from 'node:crypto';
 
-const longest = 16_384;
+const maxLength = 16_384;
 
 /**
  * Parses a tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2) to values by name, in order, trimmed.
  * Returns `undefined` if the text is not a tag list or repeats a name.
  */
 export function parseTagList(text: string): ReadonlyMap<string, string> | undefined {
-	if (text.length > longest) {
+	if (text.length > maxLength) {
 		return undefined;
 	}
 	const tags = new Map<string, string>();
@@ -40,11 +40,11 @@ type DkimRecord = {
 	readonly algorithm: string;
 	readonly key: Buffer | null;
 	/** The owner is testing DKIM, so some receivers treat the message as unsigned. */
-	readonly testing: boolean;
+	readonly isTesting: boolean;
 	/** The key may not sign for subdomains: a signature's `i=` must have the same domain as its `d=`. */
 	readonly isStrict: boolean;
 	/** Why the record can never verify a message, or `null`. */
-	readonly fault: string | null;
+	readonly problem: string | null;
 };
 
 /**
@@ -61,24 +61,24 @@ export function parseDkimRecord(text: string, services: readonly string[] = ['em
 	}
 	const algorithm = tags.get('k') ?? 'rsa';
 	const flags = tagParts(tags.get('t'));
-	const base = {algorithm, testing: flags.includes('y'), isStrict: flags.includes('s')};
+	const base = {algorithm, isTesting: flags.includes('y'), isStrict: flags.includes('s')};
 	if (tags.has('v') && (first !== 'v' || tags.get('v') !== 'DKIM1')) {
-		return {...base, key: null, fault: 'its v= is not DKIM1 at the beginning'};
+		return {...base, key: null, problem: 'its v= is not DKIM1 at the beginning'};
 	}
 	if (encoded !== '' && !/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) {
-		return {...base, key: null, fault: 'its p= is not Base64'};
+		return {...base, key: null, problem: 'its p= is not Base64'};
 	}
-	return {...base, key: encoded === '' ? null : decodeKey(algorithm, encoded), fault: findFault(tags, services)};
+	return {...base, key: encoded === '' ? null : decodeKey(algorithm, encoded), problem: findProblem(tags, services)};
 }
 
-function findFault(tags: ReadonlyMap<string, string>, wanted: readonly string[]): string | null {
+function findProblem(tags: ReadonlyMap<string, string>, acceptedServices: readonly string[]): string | null {
 	const hashes = tagParts(tags.get('h'));
 	if (hashes.length > 0 && !hashes.includes('sha256')) {
 		return 'its h= excludes sha256';
 	}
 	const services = tagParts(tags.get('s'));
-	const isFor = services.length === 0 || ['*', ...wanted].some(service => services.includes(service));
-	return isFor ? null : `its s= excludes ${wanted.join(' and ')}`;
+	const isFor = services.length === 0 || ['*', ...acceptedServices].some(service => services.includes(service));
+	return isFor ? null : `its s= excludes ${acceptedServices.join(' and ')}`;
 }
 
 // Some domains publish the bare RSAPublicKey that RFC 6376 §3.6.1 names. Verifiers accept both forms.

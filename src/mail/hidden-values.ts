@@ -25,9 +25,9 @@ const maxLength = 16_384;
  * Finds the values by comparing the variables as stored, where `hiddenValue` replaces sensitive ones, with the full
  * ones. Both arguments are JSON texts.
  */
-export function findHiddenValues(kept: string, all: string): HiddenValues {
+export function findHiddenValues(stored: string, all: string): HiddenValues {
 	const values = new Set<string>();
-	collectHidden(parseExact(kept), parseExact(all), values);
+	collectHidden(parseExact(stored), parseExact(all), values);
 	const length = [...values].reduce((sum, value) => sum + value.length, 0);
 	if (values.size > maxValues || length > maxLength) {
 		return {forms: [], isTooMuch: true};
@@ -39,15 +39,15 @@ export function findHiddenValues(kept: string, all: string): HiddenValues {
 	return {forms, isTooMuch: false};
 }
 
-function collectHidden(kept: unknown, full: unknown, values: Set<string>): void {
-	if (kept === hiddenValue) {
+function collectHidden(stored: unknown, full: unknown, values: Set<string>): void {
+	if (stored === hiddenValue) {
 		collectScalars(full, values);
-	} else if (Array.isArray(kept) && Array.isArray(full)) {
-		for (const [index, item] of kept.entries()) {
+	} else if (Array.isArray(stored) && Array.isArray(full)) {
+		for (const [index, item] of stored.entries()) {
 			collectHidden(item, full[index], values);
 		}
-	} else if (isObject(kept) && isObject(full)) {
-		for (const [name, value] of Object.entries(kept)) {
+	} else if (isObject(stored) && isObject(full)) {
+		for (const [name, value] of Object.entries(stored)) {
 			collectHidden(value, full[name], values);
 		}
 	}
@@ -103,10 +103,10 @@ function normalize(text: string, {joinsLines, decodes}: Reading): Normalized {
 			at += skipped;
 			continue;
 		}
-		const found = decodes && !isLetter ? matchAt(escaped, text, at) : null;
-		const length = found?.[0].length ?? 1;
-		for (const letter of (found ? unescaped(found) : text.charAt(at)).toLowerCase()) {
-			letters.push(letter);
+		const match = decodes && !isLetter ? matchAt(escaped, text, at) : null;
+		const length = match?.[0].length ?? 1;
+		for (const character of (match ? unescaped(match) : text.charAt(at)).toLowerCase()) {
+			letters.push(character);
 			starts.push(at);
 			ends.push(at + length);
 		}
@@ -144,11 +144,11 @@ export function maskHidden(text: string, {forms, isTooMuch}: HiddenValues): stri
 			maskValue(masked, text, normalized, reading.decodes ? decoded : plain);
 		}
 	}
-	let shown = '';
+	let output = '';
 	for (let at = 0; at < text.length; at++) {
-		shown += masked[at] === 0 ? text.charAt(at) : masked[at - 1] === 1 ? '' : hiddenValue;
+		output += masked[at] === 0 ? text.charAt(at) : masked[at - 1] === 1 ? '' : hiddenValue;
 	}
-	return shown;
+	return output;
 }
 
 function maskValue(masked: Uint8Array, text: string, {text: searched, starts, ends}: Normalized, value: string): void {

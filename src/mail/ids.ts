@@ -43,8 +43,8 @@ const half = 2 ** 40;
 // Numbers hold 53 bits exactly, so the random part is stored as two halves of 40 bits.
 function encode(value: number, characters: number): string {
 	let text = '';
-	for (let rest = value; text.length < characters; rest = Math.floor(rest / 32)) {
-		text = alphabet[rest % 32] + text;
+	for (let remaining = value; text.length < characters; remaining = Math.floor(remaining / 32)) {
+		text = alphabet[remaining % 32] + text;
 	}
 	return text;
 }

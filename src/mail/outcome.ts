@@ -105,7 +105,7 @@ export type Attempt = {
 };
 
 /** The facts of an attempt that determine the order of hosts in the next one. `n` is the attempt's number. */
-export type Asked = Pick<Attempt, 'host' | 'ip' | 'phase' | 'code'> & {readonly n: number};
+export type PreviousAttempt = Pick<Attempt, 'host' | 'ip' | 'phase' | 'code'> & {readonly n: number};
 
 /**
  * Whether the message was sent but no reply came. It may have arrived, so another attempt may duplicate it (RFC 1047).
@@ -204,11 +204,15 @@ export type AttemptResult = {
 };
 
 /** Patterns for the id that relays return in the reply to the final dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
-const taken = [/\bqueued as <?([^\s<>]+)/i, /\bid=([^\s,;]+)/i, /^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i];
+const providerIdPatterns = [
+	/\bqueued as <?([^\s<>]+)/i,
+	/\bid=([^\s,;]+)/i,
+	/^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i,
+];
 const maxProviderIdLength = 200;
 
 /** Returns the id that a relay's reply gives the message, or `null`. */
 export function providerIdIn(reply: string): string | null {
-	const found = taken.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
-	return found?.slice(0, maxProviderIdLength) ?? null;
+	const providerId = providerIdPatterns.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
+	return providerId?.slice(0, maxProviderIdLength) ?? null;
 }

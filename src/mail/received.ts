@@ -42,7 +42,7 @@ export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 		readonly senders: readonly string[];
 		readonly addressees: readonly string[];
 		/** The Message-IDs it replies to, the most recent first. */
-		readonly answers: readonly string[];
+		readonly repliedTo: readonly string[];
 		readonly files: ReadonlyArray<ReceivedFile & {readonly content: Uint8Array}>;
 		/** Whether it has several authors, or repeats a field that may occur only once. */
 		readonly isAmbiguous: boolean;
@@ -55,7 +55,7 @@ export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 /** Returns the placeholder for a message whose content is not known. */
 export const unreadLetter = (fault: string): ReadLetter => ({
 	...{from: null, subject: '', automatic: false, senders: [], addressees: []},
-	...{text: null, html: null, cut: false, headers: [], answers: [], files: [], isAmbiguous: false, signatures: []},
+	...{text: null, html: null, cut: false, headers: [], repliedTo: [], files: [], isAmbiguous: false, signatures: []},
 	fault,
 });
 

@@ -1,5 +1,5 @@
 import {dayMs} from '../kit/time.ts';
-import type {Answers} from '../net/dns.ts';
+import type {DnsAnswers} from '../net/dns.ts';
 import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
 import type {ReadLetter, Verdicts} from './received.ts';
@@ -74,7 +74,7 @@ export type Clues = {
 };
 
 /** The envelope of an incoming message, on which SPF is evaluated. */
-export type Envelope = Pick<CameIn, 'client' | 'helo' | 'mailFrom'>;
+export type Envelope = Pick<StoredInbound, 'client' | 'helo' | 'mailFrom'>;
 
 /** An incoming message, as passed to a reader. */
 export type InboundMail = {
@@ -82,7 +82,7 @@ export type InboundMail = {
 	/** The envelope, if the message may be for people and is also read as a letter; else `null`. */
 	readonly envelope: Envelope | null;
 	/** DNS answers about the names in it; `null` if nothing was looked up, as no result depends on the sender. */
-	readonly answers: Answers | null;
+	readonly answers: DnsAnswers | null;
 };
 
 /** An incoming message after reading. */
@@ -97,7 +97,7 @@ export type Reading = {
 	/** For `dmarc` and `tls`, if the report could be read. */
 	readonly aggregate?: AggregateReport;
 	/** The content for people, if the message may be for some. */
-	readonly letter?: ReadLetter;
+	readonly message?: ReadLetter;
 	/** The authentication results, if there is a letter. */
 	readonly verdicts?: Verdicts;
 	/** The domains with a valid signature, for kinds of reports where the signer matters. */
@@ -123,10 +123,10 @@ export type ReadingTurn = {
 };
 
 /** Why an incoming message is retained: it matches no recipient, could not be read, or is for the operator. */
-export type Kept = 'unmatched' | 'unread' | 'operator';
+export type RetentionReason = 'unmatched' | 'unread' | 'operator';
 
 /** An incoming message that was stored, without its content. */
-export type CameIn = {
+export type StoredInbound = {
 	/** The key of its row. */
 	readonly id: string;
 	/** The SHA-256 of the content, in hex. The same report may arrive several times. */
@@ -143,7 +143,7 @@ export type CameIn = {
 };
 
 /** The maximum number and total octets of unusable messages retained for review. The oldest are deleted first. */
-export const keptCaps = {mails: 10_000, bytes: 1024 ** 3} as const;
+export const keptCaps = {messages: 10_000, bytes: 1024 ** 3} as const;
 
 /** How many octets of such a message are retained. The beginning suffices to tell what it is. */
 export const keptLength = 256 * 1024;

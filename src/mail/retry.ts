@@ -50,7 +50,7 @@ type FailedTry = {
 	readonly acceptedAt: number;
 	readonly now: number;
 	/** The number of failed attempts so far, including this one. */
-	readonly tries: number;
+	readonly attempts: number;
 	/** A wait that the server stated or the code fixes (lost reply to the dot, render limit), in milliseconds. */
 	readonly waitMs?: number | undefined;
 	/** Whether the schedule's wait applies if it is longer, even for the first attempts. */
@@ -84,7 +84,7 @@ export function endOfLife(acceptedAt: number, lifetime: number): number {
 /** Returns the time of the next attempt, or `null` if the recipient is given up (4.4.7). */
 export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
-	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);
+	const scheduled = waits[failed.attempts - 1] ?? (repeatLast ? waits.at(-1) : undefined);
 	const {lifetime} = retry;
 	const last = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastTry.part, lastTry.maxMs));
 	if (scheduled === undefined || failed.now >= last) {
@@ -95,7 +95,7 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 	const wait =
 		stated === null
 			? jittered
-			: failed.tries <= statedWaitTries && !failed.isLeast
+			: failed.attempts <= statedWaitTries && !failed.isLeast
 				? stated
 				: Math.max(stated, jittered);
 	return Math.min(failed.now + Math.round(wait), last);

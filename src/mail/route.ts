@@ -14,7 +14,7 @@ export type RouteChoice =
 type ParsedRoute =
 	| {readonly ok: true; readonly route: RouteChoice}
 	/** A clause that follows the name of the parsed value. It never repeats a URL, which may contain a password. */
-	| {readonly ok: false; readonly fault: string};
+	| {readonly ok: false; readonly problem: string};
 
 /** Parses `mx`, `relay`, or relay URLs separated by commas. */
 export function parseRoute(text: string): ParsedRoute {
@@ -25,7 +25,8 @@ export function parseRoute(text: string): ParsedRoute {
 	if (!relayScheme.test(text)) {
 		return {
 			ok: false,
-			fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
+			problem:
+				'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 		};
 	}
 
@@ -33,7 +34,7 @@ export function parseRoute(text: string): ParsedRoute {
 	for (const [index, part] of text.split(',').entries()) {
 		const parsed = parseRelayUrl(part.trim());
 		if (!parsed.ok) {
-			return {ok: false, fault: index === 0 ? parsed.fault : `${parsed.fault} (URL ${index + 1})`};
+			return {ok: false, problem: index === 0 ? parsed.problem : `${parsed.problem} (URL ${index + 1})`};
 		}
 
 		relays.push(parsed.relay);

@@ -7,7 +7,7 @@ export type Source = {readonly fields: readonly SourceField[]; readonly body: Bu
 export type ReadSource =
 	| {readonly ok: true; readonly source: Source}
 	/** A clause such as `the header …`. */
-	| {readonly ok: false; readonly fault: string};
+	| {readonly ok: false; readonly problem: string};
 
 /** The limits for a header. */
 export type HeaderLimits = {readonly octets: number; readonly fields: number};
@@ -24,7 +24,7 @@ const field = /^([!-9;-~]{1,100}):/;
 export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 	const read = readAnySource(raw, limits);
 	return read.ok && read.source.fields.some(({line}) => !asciiLines.test(line))
-		? fault('the header has characters that are not ASCII')
+		? problem('the header has characters that are not ASCII')
 		: read;
 }
 
@@ -35,7 +35,7 @@ export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 	const blank = raw.indexOf(blankLine);
 	const end = blank === -1 ? raw.length : blank;
 	if (end > limits.octets) {
-		return fault(`the header is longer than ${limits.octets} octets`);
+		return problem(`the header is longer than ${limits.octets} octets`);
 	}
 	const header = raw.toString('latin1', 0, end).replace(/\r\n$/, '');
 	const fields: Array<{readonly name: string; line: string}> = [];
@@ -45,9 +45,9 @@ export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 		if (last && /^[\t ]+[^\t ]/.test(line)) {
 			last.line += `\r\n${line}`;
 		} else if (name === undefined) {
-			return fault('the header has a line that is not a field');
+			return problem('the header has a line that is not a field');
 		} else if (fields.length === limits.fields) {
-			return fault(`the header has more than ${limits.fields} fields`);
+			return problem(`the header has more than ${limits.fields} fields`);
 		} else {
 			fields.push({name: name.toLowerCase(), line});
 		}
@@ -70,17 +70,17 @@ export function fieldValue({line}: SourceField): string {
  */
 export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
 	const read = readSource(raw);
-	const names = (one: SourceField) =>
+	const mentionsAddress = (one: SourceField) =>
 		(one.name === 'to' || one.name === 'cc') &&
 		fieldValue(one)
 			.toLowerCase()
 			.split(/[\s<>()",:;]+/)
 			.includes(addressKey);
-	if (!read.ok || !read.source.fields.some(names)) {
+	if (!read.ok || !read.source.fields.some(mentionsAddress)) {
 		return null;
 	}
 	const instead = ({name}: SourceField) => (name === 'to' ? ['To: undisclosed-recipients:;'] : []);
-	const lines = read.source.fields.flatMap(one => (names(one) ? instead(one) : [one.line]));
+	const lines = read.source.fields.flatMap(one => (mentionsAddress(one) ? instead(one) : [one.line]));
 	return Buffer.concat([Buffer.from(`${lines.join('\r\n')}${blankLine}`, 'latin1'), read.source.body]);
 }
 
@@ -119,7 +119,7 @@ export function lineNumber(octets: Buffer, start: number): number {
 }
 
 /** Returns the problem with the octets of a message, wherever they are, or `null`. */
-export function octetFault(raw: Buffer): string | null {
+export function octetProblem(raw: Buffer): string | null {
 	for (let at = 0; at < raw.length; at++) {
 		const octet = raw[at] as number;
 		if (octet > cr) {
@@ -138,6 +138,6 @@ export function octetFault(raw: Buffer): string | null {
 
 const bareLineEnd = 'the message has a bare CR or LF: lines must end with CRLF';
 
-function fault(text: string): ReadSource {
-	return {ok: false, fault: text};
+function problem(text: string): ReadSource {
+	return {ok: false, problem: text};
 }

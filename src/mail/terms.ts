@@ -28,7 +28,7 @@ export function subjectTerms(subject: string): Term[] {
 }
 
 /** One condition of a search: this term, or any of these. */
-export type Asked = Term | readonly Term[];
+export type SearchCondition = Term | readonly Term[];
 
 /** Returns the terms for a search by subject words, or `null` if there are no words, or more than `maxQueryTerms`. */
 export function askedTerms(words: string): Term[] | null {
@@ -51,17 +51,17 @@ export function valueTerm(value: string): Term {
  * Returns the conditions for a text search. Either the whole text is a metadata value, or each part between spaces is
  * one or consists of subject words.
  */
-export function searchTerms(text: string): Asked[] {
-	const whole = valueTerm(text);
-	const asked = text
+export function searchTerms(text: string): SearchCondition[] {
+	const wholeText = valueTerm(text);
+	const conditions = text
 		.trim()
 		.split(/\s+/u)
-		.flatMap((part): Asked[] => {
-			const values = [...new Set([valueTerm(part), whole])];
+		.flatMap((part): SearchCondition[] => {
+			const values = [...new Set([valueTerm(part), wholeText])];
 			const words = parseWords(part);
 			return words.length === 0 ? [values] : words.map(word => [`w:${word}`, ...values]);
 		});
-	return asked.length > maxQueryTerms ? [whole] : asked;
+	return conditions.length > maxQueryTerms ? [wholeText] : conditions;
 }
 
 export function tagTerm(tag: string): Term {

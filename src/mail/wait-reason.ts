@@ -45,9 +45,9 @@ export function reasonText(reason: ToldReason, destination: string): string {
 	}
 	switch (reason.code) {
 		case 'pace':
-			return `its servers get ${reason.connections} connections for now, with ${mails(reason.copies)} in progress`;
+			return `its servers get ${reason.connections} connections for now, with ${messageCount(reason.copies)} in progress`;
 		case 'rate':
-			return `its servers get ${mails(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
+			return `its servers get ${messageCount(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
 		case 'suspension':
 			return `sending to the mail servers of ${destination} is backing off: ${reason.reply}${probe(reason)}`;
 		case 'route':
@@ -56,7 +56,7 @@ export function reasonText(reason: ToldReason, destination: string): string {
 			const {source, group, perDay} = reason;
 			return perDay === 0
 				? `${source} is new and does not send yet (MAILCTL_WARM_UP)`
-				: `${source} is new and has sent ${group} its ${mails(perDay)} for today`;
+				: `${source} is new and has sent ${group} its ${messageCount(perDay)} for today`;
 		}
 		case 'turn':
 			return 'all sessions are busy with other messages';
@@ -68,4 +68,4 @@ export function reasonText(reason: ToldReason, destination: string): string {
 const probe = ({probing}: {readonly probing: boolean}): string =>
 	probing ? '; one message is testing whether that is over' : '';
 
-const mails = (n: number): string => (n === 1 ? '1 message' : `${n} messages`);
+const messageCount = (n: number): string => (n === 1 ? '1 message' : `${n} messages`);

@@ -73,15 +73,15 @@ export type WebhookMessage = {
 export function webhookBody(event: WebhookEvent, message: WebhookMessage | undefined, format: WebhookFormat): string {
 	const {id, type, workspaceId, messageId, recipient, occurredAt} = event;
 	const head = JSON.stringify({type, message_id: messageId, recipient, occurred_at: apiTime(occurredAt)});
-	const usual = `${head.slice(0, -1)},"metadata":${message?.metadata ?? '{}'}`;
+	const fields = `${head.slice(0, -1)},"metadata":${message?.metadata ?? '{}'}`;
 	const detail = `"detail":${JSON.stringify(toDetail(event))}}`;
 	if (format === 'default') {
-		return recipient === null ? `${usual},${detail}` : `${usual}}`;
+		return recipient === null ? `${fields},${detail}` : `${fields}}`;
 	}
 	const {subject = null, templateId = null, tags = null} = message ?? {};
 	const named = JSON.stringify({event_id: id, workspace: workspaceId, subject, template_id: templateId});
 	const role = JSON.stringify(event.detail.role ?? null);
-	return `${usual},${named.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
+	return `${fields},${named.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
 }
 
 function toDetail({type, detail, suppressed = false}: WebhookEvent): Readonly<Record<string, unknown>> {
@@ -137,21 +137,21 @@ type LongRetry = {
  */
 export function afterAttempt(
 	attempts: number,
-	acknowledged: boolean,
+	isAcknowledged: boolean,
 	at: number,
 	backoffMs: number,
 	long: LongRetry | null = null,
 ): After {
-	const made = attempts + 1;
-	if (acknowledged) {
-		return {state: 'delivered', attempts: made, nextAttemptAt: null};
+	const attemptCount = attempts + 1;
+	if (isAcknowledged) {
+		return {state: 'delivered', attempts: attemptCount, nextAttemptAt: null};
 	}
 	if (long !== null) {
-		return afterLong(made, at, backoffMs, long);
+		return afterLong(attemptCount, at, backoffMs, long);
 	}
-	return made >= maxAttempts
-		? {state: 'exhausted', attempts: made, nextAttemptAt: null}
-		: {state: 'failed', attempts: made, nextAttemptAt: at + backoffMs};
+	return attemptCount >= maxAttempts
+		? {state: 'exhausted', attempts: attemptCount, nextAttemptAt: null}
+		: {state: 'failed', attempts: attemptCount, nextAttemptAt: at + backoffMs};
 }
 
 const minuteMs = 60_000;

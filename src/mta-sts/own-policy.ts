@@ -46,14 +46,14 @@ export async function readOwnPolicy(
 		return null;
 	}
 	const chain = inboundTlsCert === null ? (await findCertificate(reader, hostname))?.chain : readPem(inboundTlsCert);
-	return ownPolicy(hostname, chain != null && vouchesFor(chain, hostname, now, roots));
+	return ownPolicy(hostname, chain != null && isPubliclyTrusted(chain, hostname, now, roots));
 }
 
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 const parsedRoots = new WeakMap<readonly string[], readonly X509Certificate[]>();
 
 /** Whether the chain ends at a public root. With a private CA, `enforce` would keep all mail from arriving. */
-function vouchesFor(chain: string, host: string, now: number, roots: readonly string[]): boolean {
+function isPubliclyTrusted(chain: string, host: string, now: number, roots: readonly string[]): boolean {
 	const trusted = parsedRoots.get(roots) ?? roots.map(root => new X509Certificate(root));
 	parsedRoots.set(roots, trusted);
 	try {

@@ -53,7 +53,7 @@ type Known = {readonly policy: StoredPolicy | null; readonly askAgainAt: number}
 export class StsPolicies {
 	readonly #options: StsPoliciesOptions;
 	readonly #known = new LRUCache<string, Known>(atMost(maxDomains));
-	readonly #asked = new Map<string, Promise<StoredPolicy | null>>();
+	readonly #pending = new Map<string, Promise<StoredPolicy | null>>();
 
 	constructor(options: StsPoliciesOptions) {
 		this.#options = options;
@@ -64,9 +64,9 @@ export class StsPolicies {
 	 * read.
 	 */
 	async policyFor(domain: string): Promise<MtaSts | null> {
-		const found = this.#known.get(domain);
-		const fresh = found !== undefined && found.askAgainAt > this.#options.clock.monotonic();
-		const policy = fresh ? found.policy : await (this.#asked.get(domain) ?? this.#ask(domain));
+		const known = this.#known.get(domain);
+		const isFresh = known !== undefined && known.askAgainAt > this.#options.clock.monotonic();
+		const policy = isFresh ? known.policy : await (this.#pending.get(domain) ?? this.#ask(domain));
 		return policy === null || policy.mode === 'none' || !this.#isLive(policy)
 			? null
 			: {mode: policy.mode, mx: policy.mx};
@@ -82,8 +82,8 @@ export class StsPolicies {
 			const timer = setTimeout(() => resolve(current), this.#options.holdMs ?? defaultHoldMs);
 			renewed.then(resolve, reject).finally(() => clearTimeout(timer));
 		});
-		this.#asked.set(domain, bounded);
-		const forget = () => this.#asked.delete(domain);
+		this.#pending.set(domain, bounded);
+		const forget = () => this.#pending.delete(domain);
 		void renewed.then(forget, forget);
 		return bounded;
 	}
@@ -179,8 +179,8 @@ export async function fetchPolicy(domain: string, options: FetchOptions): Promis
 			get(host, await checkedAddresses(host, options), signal, options),
 		);
 		const policy = parsePolicy(text);
-		return 'fault' in policy
-			? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
+		return 'problem' in policy
+			? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.problem}`)
 			: {ok: true, policy};
 	} catch (error) {
 		if (signal.aborted) {
@@ -208,17 +208,19 @@ function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 }
 
 async function checkedAddresses(host: string, {resolver, allowPrivate}: FetchOptions): Promise<readonly string[]> {
-	const found = await findAddresses(host, resolver, false);
-	if (found.kind !== 'found') {
-		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
+	const lookup = await findAddresses(host, resolver, false);
+	if (lookup.kind !== 'found') {
+		throw new Error(
+			lookup.kind === 'failed' ? `its DNS lookup failed: ${lookup.code}` : 'it has no address in DNS',
+		);
 	}
 
-	const refused = allowPrivate ? undefined : found.addresses.find(address => !isPublicAddress(address));
+	const refused = allowPrivate ? undefined : lookup.addresses.find(address => !isPublicAddress(address));
 	if (refused !== undefined) {
 		throw new Error(`it has the address ${refused}, which is not public`);
 	}
 
-	return found.addresses;
+	return lookup.addresses;
 }
 
 function get(
@@ -228,7 +230,7 @@ function get(
 	{port, secureContext, userAgent}: FetchOptions,
 ): Promise<string> {
 	return new Promise((resolve, reject) => {
-		const asked = request({
+		const clientRequest = request({
 			host,
 			port,
 			path: '/.well-known/mta-sts.txt',
@@ -237,11 +239,11 @@ function get(
 			maxHeaderSize: 16_384,
 			signal,
 		});
-		asked.on('error', reject);
-		asked.on('response', response => {
+		clientRequest.on('error', reject);
+		clientRequest.on('response', response => {
 			const refuse = (message: string, failure: TlsFailure) => {
 				reject(Object.assign(new Error(message), {failure}));
-				asked.destroy();
+				clientRequest.destroy();
 			};
 			const type = response.headers['content-type'] ?? '';
 			if (response.statusCode !== 200) {
@@ -267,7 +269,7 @@ function get(
 			response.on('error', reject);
 			response.on('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
 		});
-		asked.end();
+		clientRequest.end();
 	});
 }
 
@@ -295,7 +297,7 @@ const maxPatterns = 100;
  * and `mx` values that are not host names: despite a typo in one line, the domain still requires TLS for its other
  * hosts.
  */
-export function parsePolicy(text: string): StsPolicy | {readonly fault: string} {
+export function parsePolicy(text: string): StsPolicy | {readonly problem: string} {
 	const first = new Map<string, string>();
 	const mx: string[] = [];
 	for (const line of text.split(/\r?\n/)) {
@@ -314,23 +316,23 @@ export function parsePolicy(text: string): StsPolicy | {readonly fault: string} 
 	const mode = modes.get(first.get('mode') ?? '');
 	const age = first.get('max_age') ?? '';
 	if (first.get('version') !== 'STSv1') {
-		return {fault: 'its version is not STSv1'};
+		return {problem: 'its version is not STSv1'};
 	}
 
 	if (mode === undefined) {
-		return {fault: 'its mode is not one of enforce, testing, none'};
+		return {problem: 'its mode is not one of enforce, testing, none'};
 	}
 
 	if (!/^\d{1,10}$/.test(age)) {
-		return {fault: 'its max_age is not a number of seconds'};
+		return {problem: 'its max_age is not a number of seconds'};
 	}
 
 	if (mx.length > maxPatterns) {
-		return {fault: `it lists more than ${maxPatterns} hosts`};
+		return {problem: `it lists more than ${maxPatterns} hosts`};
 	}
 
 	return mx.length === 0 && mode !== 'none'
-		? {fault: 'it has no mx with a valid host name'}
+		? {problem: 'it has no mx with a valid host name'}
 		: {mode, mx, maxAge: Math.min(Number(age), maxPolicyAge)};
 }
 
@@ -343,9 +345,9 @@ const policyId = /^[a-zA-Z0-9]{1,32}$/;
  * no such record, more than one, or a malformed one.
  */
 export function announcedId(texts: readonly string[]): string | null {
-	const found = texts.flatMap(text => record.exec(text)?.[1] ?? []);
-	const [fields] = found;
-	if (fields === undefined || found.length > 1) {
+	const matches = texts.flatMap(text => record.exec(text)?.[1] ?? []);
+	const [fields] = matches;
+	if (fields === undefined || matches.length > 1) {
 		return null;
 	}
 

@@ -40,23 +40,24 @@ export async function askBlocklist(list: Blocklist, source: string, resolver: Re
 	const [always, never] = list.kind === 'domain' ? ['test', 'invalid'] : ['2.0.0.127', '1.0.0.127'];
 	const name = nameOnList(source, list.zone);
 	const [listing, test, empty] = await Promise.all([
-		resolver.a(name, true).then(answer => heard(list, answer)),
-		resolver.a(`${list.test || always}.${list.zone}`).then(answer => heard(list, answer)),
-		resolver.a(`${never}.${list.zone}`).then(answer => heard(list, answer)),
+		resolver.a(name, true).then(answer => toListing(list, answer)),
+		resolver.a(`${list.test || always}.${list.zone}`).then(answer => toListing(list, answer)),
+		resolver.a(`${never}.${list.zone}`).then(answer => toListing(list, answer)),
 	]);
-	const answers = [listing, test, empty];
-	const doubt = answers.find(({state}) => state === 'refused') ?? answers.find(({state}) => state === 'unknown');
-	if (doubt !== undefined) {
-		return doubt;
+	const listings = [listing, test, empty];
+	const inconclusive =
+		listings.find(({state}) => state === 'refused') ?? listings.find(({state}) => state === 'unknown');
+	if (inconclusive !== undefined) {
+		return inconclusive;
 	}
 	if (test.state !== 'listed' || empty.state !== 'clear') {
-		const fault = empty.state === 'listed' ? 'lists everything' : 'lacks its test entry';
-		return {state: 'unknown', answer: listing.answer, reason: `the list ${fault} (RFC 5782)`};
+		const problem = empty.state === 'listed' ? 'lists everything' : 'lacks its test entry';
+		return {state: 'unknown', answer: listing.answer, reason: `the list ${problem} (RFC 5782)`};
 	}
-	const words = listing.state === 'listed' ? await resolver.txt(name, true) : null;
+	const explanation = listing.state === 'listed' ? await resolver.txt(name, true) : null;
 	const text =
-		words?.kind === 'found'
-			? words.records
+		explanation?.kind === 'found'
+			? explanation.records
 					.join(' ')
 					.replaceAll(/\p{C}+/gu, ' ')
 					.trim()
@@ -64,7 +65,7 @@ export async function askBlocklist(list: Blocklist, source: string, resolver: Re
 	return {...listing, reason: text.slice(0, maxReasonLength) || null};
 }
 
-function heard({listed, refused}: Blocklist, answer: DnsAnswer<string>): Listing {
+function toListing({listed, refused}: Blocklist, answer: DnsAnswer<string>): Listing {
 	if (answer.kind === 'nxdomain' || answer.kind === 'nodata') {
 		return {state: 'clear', answer: null, reason: null};
 	}

@@ -3,7 +3,7 @@ import type {Server, Socket} from 'node:net';
 import {clientNetwork} from './ip-address.ts';
 
 /** The maximum number of simultaneous connections of all listeners of one kind. */
-const most = 2000;
+const max = 2000;
 /** The maximum per client, that is, per IPv4 address or IPv6 /64. */
 const maxPerClient = 200;
 /** How long a shutdown waits for incomplete requests, in milliseconds. */
@@ -18,13 +18,13 @@ type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
  * its response is sent.
  */
 export class Connections {
-	readonly #most: number;
+	readonly #max: number;
 	/** All connections, the least recently used first. */
 	readonly #uses = new Map<Socket, Use>();
 	readonly #ofClient = new Map<string, number>();
 
-	constructor(limit = most) {
-		this.#most = limit;
+	constructor(limit = max) {
+		this.#max = limit;
 	}
 
 	/** Returns false, after closing the new connection, if all others are busy. */
@@ -32,14 +32,14 @@ export class Connections {
 		socket.on('error', () => socket.destroy());
 		const client = clientNetwork(socket.remoteAddress ?? '');
 		const isGreedy = (this.#ofClient.get(client) ?? 0) >= maxPerClient;
-		if (isGreedy || this.#uses.size >= this.#most) {
-			const longest = this.#maxIdle(isGreedy ? client : null);
-			if (longest === undefined) {
+		if (isGreedy || this.#uses.size >= this.#max) {
+			const idlest = this.#maxIdle(isGreedy ? client : null);
+			if (idlest === undefined) {
 				socket.destroy();
 				return false;
 			}
-			this.#forget(longest);
-			longest.destroy();
+			this.#forget(idlest);
+			idlest.destroy();
 		}
 		this.#ofClient.set(client, (this.#ofClient.get(client) ?? 0) + 1);
 		this.#uses.set(socket, {client, state: 'idle'});

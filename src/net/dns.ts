@@ -9,7 +9,7 @@ export type DnsAnswer<T> =
 export type MxRecord = {readonly exchange: string; readonly priority: number};
 
 /** Queries one type of record. `fresh` bypasses the cache, to confirm an answer. */
-type Ask<T> = (name: string, fresh?: boolean) => Promise<DnsAnswer<T>>;
+type Ask<T> = (name: string, shouldBypassCache?: boolean) => Promise<DnsAnswer<T>>;
 
 /** A DNS resolver. */
 export type Resolver = {
@@ -27,7 +27,7 @@ export type Resolver = {
 export type Question = {readonly type: 'a' | 'aaaa' | 'mx' | 'ptr' | 'txt'; readonly name: string};
 
 /** DNS answers by `questionKey`. */
-export type Answers = ReadonlyMap<string, DnsAnswer<unknown>>;
+export type DnsAnswers = ReadonlyMap<string, DnsAnswer<unknown>>;
 
 export const questionKey = ({type, name}: Question): string => `${type} ${name}`;
 
@@ -46,7 +46,7 @@ export type TlsaRecord = {
 export type SecureAnswer<T> =
 	| {
 			readonly kind: 'found' | 'nodata' | 'nxdomain';
-			readonly authentic: boolean;
+			readonly isAuthentic: boolean;
 			readonly records: readonly T[];
 			/** The name after following all aliases. */
 			readonly canonicalName: string;

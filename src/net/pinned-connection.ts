@@ -3,7 +3,7 @@ import {type ConnectionOptions, connect, type SecureContext, type TLSSocket} fro
 import type {DnsAnswer} from './dns.ts';
 
 /** Looks up one type of address. `fresh` bypasses the cache. */
-export type AskAddresses = (host: string, fresh: boolean) => Promise<DnsAnswer<string>>;
+export type AskAddresses = (host: string, shouldBypassCache: boolean) => Promise<DnsAnswer<string>>;
 
 /** A host's addresses in DNS, IPv4 first, or why it has none. */
 type HostAddresses =
@@ -15,9 +15,9 @@ type HostAddresses =
 export async function findAddresses(
 	host: string,
 	ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses},
-	fresh: boolean,
+	shouldBypassCache: boolean,
 ): Promise<HostAddresses> {
-	const answers = await Promise.all([ask.a(host, fresh), ask.aaaa(host, fresh)]);
+	const answers = await Promise.all([ask.a(host, shouldBypassCache), ask.aaaa(host, shouldBypassCache)]);
 	const addresses = answers.flatMap(answer => (answer.kind === 'found' ? answer.records : []));
 	if (addresses.length > 0) {
 		return {kind: 'found', addresses};

@@ -19,14 +19,14 @@ export type ProviderClientOptions = {
 	readonly ca?: string | undefined;
 };
 
-export type Asked = {
+export type ProviderRequest = {
 	readonly method: 'GET' | 'POST' | 'DELETE';
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly body?: Buffer;
 	/** In octets; 4 MiB by default. */
 	readonly maxAnswerLength?: number;
 };
-export type Answer = {
+export type ProviderResponse = {
 	readonly status: number;
 	readonly headers: Readonly<Record<string, unknown>>;
 	readonly body: string;
@@ -79,14 +79,14 @@ export class ProviderClient {
 	 * Sends a request. `name` is the provider, or `sns`, which also uses the stand-in for SES. Rejects with
 	 * `ProviderHostError` if there is no response or it is too long.
 	 */
-	async ask(name: string, url: URL, asked: Asked = {method: 'GET'}): Promise<Answer> {
+	async ask(name: string, url: URL, init: ProviderRequest = {method: 'GET'}): Promise<ProviderResponse> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
 		const standIn = this.#standInFor(url.hostname, name, ...(name === 'sns' ? ['ses'] : []));
 		const state = {isSent: false};
 		try {
 			return standIn
-				? await this.#askStandIn(standIn, url, asked, signal, state)
-				: await this.#exchange(request, url, asked, signal, state, {
+				? await this.#askStandIn(standIn, url, init, signal, state)
+				: await this.#exchange(request, url, init, signal, state, {
 						agent: this.#agent,
 						host: url.hostname,
 						port: Number(url.port || 443),
@@ -107,29 +107,29 @@ export class ProviderClient {
 	async #askStandIn(
 		{host, port}: StandIn,
 		url: URL,
-		asked: Asked,
+		init: ProviderRequest,
 		signal: AbortSignal,
 		state: Sending,
-	): Promise<Answer> {
+	): Promise<ProviderResponse> {
 		try {
-			return await this.#exchange(request, url, asked, signal, state, {agent: this.#standInAgent, host, port});
+			return await this.#exchange(request, url, init, signal, state, {agent: this.#standInAgent, host, port});
 		} catch (error) {
 			if ((error as NodeJS.ErrnoException).code !== 'EPROTO') {
 				throw error;
 			}
 			state.isSent = false;
-			return await this.#exchange(requestPlain, url, asked, signal, state, {agent: this.#plainAgent, host, port});
+			return await this.#exchange(requestPlain, url, init, signal, state, {agent: this.#plainAgent, host, port});
 		}
 	}
 
 	#exchange(
 		start: typeof request | typeof requestPlain,
 		url: URL,
-		{method, headers, body, maxAnswerLength = defaultMax}: Asked,
+		{method, headers, body, maxAnswerLength = defaultMax}: ProviderRequest,
 		signal: AbortSignal,
 		state: Sending,
 		how: object,
-	): Promise<Answer> {
+	): Promise<ProviderResponse> {
 		return new Promise((resolve, reject) => {
 			const sent = start({
 				...how,
@@ -200,13 +200,15 @@ class PinnedAgent extends Agent {
 
 /** Returns a host's addresses. Throws if it has none, or if any of them is not public. */
 async function publicAddresses(host: string, resolver: ProviderClientOptions['resolver']): Promise<readonly string[]> {
-	const found = await findAddresses(host, resolver, false);
-	if (found.kind !== 'found') {
-		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
+	const lookup = await findAddresses(host, resolver, false);
+	if (lookup.kind !== 'found') {
+		throw new Error(
+			lookup.kind === 'failed' ? `its DNS lookup failed: ${lookup.code}` : 'it has no address in DNS',
+		);
 	}
-	const refused = found.addresses.find(address => !isPublicAddress(address));
+	const refused = lookup.addresses.find(address => !isPublicAddress(address));
 	if (refused !== undefined) {
 		throw new Error(`it has the address ${refused}, which is not public`);
 	}
-	return found.addresses;
+	return lookup.addresses;
 }

@@ -37,7 +37,7 @@ export type RelayApi = 'ses' | 'mailgun' | 'postmark';
 /** Matches the beginning of a relay URL, for SMTP or an API. */
 export const relayScheme = /^(?:smtps?|ses|(?:mailgun|postmark)\+https):/i;
 
-type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
+type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly problem: string};
 
 const grammar = /^(smtps?):\/\/(?:([^@/?#]*)@)?(\[[^\]]*\]|[^@:/?#[\]]*)(?::([^@:/?#]*))?\/?(?:\?([^#]*))?$/i;
 const apiGrammar = /^(ses|mailgun\+https|postmark\+https):\/\/([^@/?#]*)@([^@/?#]*)(?:\/([^/?#]*))?\/?$/i;
@@ -60,7 +60,7 @@ export function parseRelayUrl(text: string): RelayUrl {
 
 	const parts = grammar.exec(text);
 	if (!parts) {
-		return fault(
+		return problem(
 			'is not smtp://[user:password@]host[:port][?tls=…] (write @ : / ? # , in a user or password as %40 …)',
 		);
 	}
@@ -69,30 +69,30 @@ export function parseRelayUrl(text: string): RelayUrl {
 	const secure = scheme.toLowerCase() === 'smtps';
 	const login = credentials === undefined ? {user: null, password: null} : parseLogin(credentials);
 	if (!login) {
-		return fault('needs user:password before the @, both percent-encoded and not empty');
+		return problem('needs user:password before the @, both percent-encoded and not empty');
 	}
 
 	const host = parseHost(hostText);
 	if (!host) {
-		return fault('has no valid host name or address');
+		return problem('has no valid host name or address');
 	}
 
 	const port = portText === undefined ? defaultPort(secure, login.password) : parsePort(portText);
 	if (!port) {
-		return fault('has a port outside 1-65535');
+		return problem('has a port outside 1-65535');
 	}
 
 	const tls = parseTls(query, login.password);
 	if (!tls) {
-		return fault(`has an unknown option; allowed is tls=${relayTlsModes.join('|')}`);
+		return problem(`has an unknown option; allowed is tls=${relayTlsModes.join('|')}`);
 	}
 
 	if (secure && tls === 'none') {
-		return fault('has smtps and tls=none, which contradict each other');
+		return problem('has smtps and tls=none, which contradict each other');
 	}
 
 	if (login.password !== null && tls === 'none' && !isLoopback(host)) {
-		return fault('would send the password unencrypted; tls=none with a password is for loopback only');
+		return problem('would send the password unencrypted; tls=none with a password is for loopback only');
 	}
 
 	return {ok: true, relay: {host, port, secure, tls, ...login}};
@@ -106,7 +106,7 @@ function parseApiUrl(text: string, api: RelayApi): RelayUrl {
 	const isWhole = login && printed.test(login.user + login.password) && (api === 'mailgun' || path === undefined);
 	return isWhole && host && !isIPv4(host)
 		? {ok: true, relay: {host, port: 443, secure: true, tls: 'required', ...login, api}}
-		: fault(`is not ${apiForms[api]}`);
+		: problem(`is not ${apiForms[api]}`);
 }
 
 /** The credentials become parts of header fields. */
@@ -122,8 +122,8 @@ function sesHost(region: string): string | undefined {
 	return /^[a-z]{2}(?:-[a-z]+)+-\d$/.test(region) ? `email.${region}.amazonaws.com` : undefined;
 }
 
-function fault(text: string): RelayUrl {
-	return {ok: false, fault: text};
+function problem(text: string): RelayUrl {
+	return {ok: false, problem: text};
 }
 
 function parseLogin(text: string): {user: string; password: string} | undefined {
@@ -193,13 +193,13 @@ export const plainResponse = ({user, password}: Login): string => base64(`\0${us
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
 /** Masks credentials that a server repeats in a reply: the password, and any base64 that was sent, even in part. */
-export function conceal(login: Login, words: string): string {
+export function conceal(login: Login, reply: string): string {
 	const {user, password} = login;
 	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
 	// The secrets as sent, and as base64 without padding.
-	const whole = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
-	const longestFirst = whole.toSorted((a, b) => b.length - a.length);
+	const secrets = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
+	const longestFirst = secrets.toSorted((a, b) => b.length - a.length);
 	return longestFirst
-		.reduce((text, secret) => text.replaceAll(secret, mask), words)
+		.reduce((text, secret) => text.replaceAll(secret, mask), reply)
 		.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run));
 }

@@ -16,7 +16,7 @@ import {
 } from '../store/alerts.ts';
 import {findWorkspace} from '../store/workspaces.ts';
 import {checkRoom} from './limits.ts';
-import {type Given, notFound, type OperationContext, operation, Refused, unusable} from './operation.ts';
+import {type InputOf, notFound, type OperationContext, operation, Refused, unusable} from './operation.ts';
 
 /** An alert and the status of its address. Webhooks and the installation's own alerts are always `active`. */
 export type ShownAlert = Alert & {readonly status: AddressStatus};
@@ -39,13 +39,13 @@ const confirmationsPerAddress = 3;
 
 /** Throws `Refused` if the target is invalid. `urlFault` returns the problem with a URL, or `null`. */
 export function checkTarget(
-	urlFault: (url: string) => string | null,
+	urlProblem: (url: string) => string | null,
 	{way, target}: {readonly way: AlertWay; readonly target: string},
 ): void {
-	const address = way === 'mail' ? parseAddress(target, {utf8Local: false}) : null;
-	const fault = address === null ? urlFault(target) : address.ok ? null : address.fault;
-	if (fault !== null) {
-		throw unusable(way, fault);
+	const address = way === 'mail' ? parseAddress(target, {allowsUtf8Local: false}) : null;
+	const problem = address === null ? urlProblem(target) : address.ok ? null : address.problem;
+	if (problem !== null) {
+		throw unusable(way, problem);
 	}
 }
 
@@ -99,7 +99,7 @@ export const addVouchedAlert = operation({
 
 async function add(
 	context: OperationContext<string | null>,
-	{way, target, from, on}: Given<typeof newAlertInput>,
+	{way, target, from, on}: InputOf<typeof newAlertInput>,
 	isVouched: boolean,
 ): Promise<NewAlert> {
 	const {trx, tools, workspaceId, vault} = context;
@@ -107,8 +107,8 @@ async function add(
 	checkSender(workspaceId, from);
 	await (workspaceId === null ? checkOwnRoom(trx) : checkRoom(trx, tools, workspaceId, 'alerts'));
 	const alertId = tools.newId('alr');
-	const made = way === 'webhook' ? `whsec_${tools.random(secretBytes).toString('base64url')}` : null;
-	const hidden = way === 'slack' ? target : made;
+	const generated = way === 'webhook' ? `whsec_${tools.random(secretBytes).toString('base64url')}` : null;
+	const hidden = way === 'slack' ? target : generated;
 	const now = storeTime(tools.clock.now());
 	const row: Alert = {
 		...{id: alertId, workspace_id: workspaceId, way},
@@ -125,7 +125,7 @@ async function add(
 	if (status === 'unconfirmed') {
 		await requestConfirmation(trx, tools, row);
 	}
-	return {row: {...row, status}, secret: made};
+	return {row: {...row, status}, secret: generated};
 }
 
 /** Throws `Refused` if the installation has as many alerts of its own as it may have. */
@@ -137,7 +137,7 @@ async function checkOwnRoom(trx: Knex.Transaction): Promise<void> {
 }
 
 function checkKinds(workspaceId: string | null, on: readonly AlertKind[] | undefined): void {
-	const foreign = workspaceId === null ? undefined : on?.find(kind => !alertKinds[kind].ofWorkspace);
+	const foreign = workspaceId === null ? undefined : on?.find(kind => !alertKinds[kind].isPerWorkspace);
 	if (foreign !== undefined) {
 		throw unusable(
 			'on',
@@ -151,9 +151,9 @@ function checkSender(workspaceId: string | null, from: string | undefined): void
 	if (from === undefined) {
 		return;
 	}
-	const parsed = parseAddress(from, {utf8Local: false});
+	const parsed = parseAddress(from, {allowsUtf8Local: false});
 	if (!parsed.ok) {
-		throw unusable('from', parsed.fault);
+		throw unusable('from', parsed.problem);
 	}
 	if (workspaceId !== null) {
 		throw unusable('from', 'must not be set for the alert of a workspace');
@@ -169,18 +169,18 @@ export async function readStatus(reader: Knex, alert: Alert): Promise<AddressSta
 /** Returns the alerts with their statuses, in the same order. */
 export async function withStatuses(reader: Knex, alerts: readonly Alert[]): Promise<ShownAlert[]> {
 	const mailed = groupBy(alerts.filter(isByMail), one => one.workspace_id ?? '');
-	const found = new Map<string, Map<string, AddressStatus>>();
+	const statuses = new Map<string, Map<string, AddressStatus>>();
 	for (const [workspaceId, own] of mailed) {
-		found.set(workspaceId, await readAddressStatuses(reader, workspaceId, own.map(keyOf)));
+		statuses.set(workspaceId, await readAddressStatuses(reader, workspaceId, own.map(keyOf)));
 	}
-	return alerts.map(one => ({...one, status: found.get(one.workspace_id ?? '')?.get(keyOf(one)) ?? 'active'}));
+	return alerts.map(one => ({...one, status: statuses.get(one.workspace_id ?? '')?.get(keyOf(one)) ?? 'active'}));
 }
 
 const isByMail = ({way, workspace_id: id}: Alert): boolean => way === 'mail' && id !== null;
 
 /** Returns the normalized form of an alert's email address. */
 function keyOf({target}: Alert): string {
-	const parsed = parseAddress(target, {utf8Local: false});
+	const parsed = parseAddress(target, {allowsUtf8Local: false});
 	return parsed.ok ? parsed.address.key : target;
 }
 

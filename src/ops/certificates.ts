@@ -21,8 +21,8 @@ export const renewCertificates = operation({
 		if (names.length > 0) {
 			return names;
 		}
-		const words = {wrong: 'there are no certificates', next: 'set MAILCTL_ACME=true and start the daemon'};
-		throw name === null ? new Refused('not_found', words) : notFound('certificate', `for ${name} that is in use`);
+		const texts = {wrong: 'there are no certificates', next: 'set MAILCTL_ACME=true and start the daemon'};
+		throw name === null ? new Refused('not_found', texts) : notFound('certificate', `for ${name} that is in use`);
 	},
 	audit: 'certificate.renewal_requested',
 	entry: (names, {name = null}) => ({target: name, detail: {names: names.length}}),

@@ -24,15 +24,15 @@ const examples = [{address: 'support@in.shop.example'}];
 /** Returns the normalized form of an address, or of `*@` and a domain, which stands for every address there. */
 function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	const isAll = text.startsWith('*@');
-	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {utf8Local: false});
+	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {allowsUtf8Local: false});
 	if (!parsed.ok || parsed.address.local.includes('*')) {
-		const must = parsed.ok ? 'must be one address, with no * in its name' : parsed.fault;
+		const must = parsed.ok ? 'must be one address, with no * in its name' : parsed.problem;
 		return unusable('address', `${must}, or be *@ and a domain`);
 	}
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
-		const theirs = 'postmaster, abuse, fbl, dmarc and tlsrpt';
-		unusable('address', `must not be reserved: ${theirs} belong to the operator at every domain`);
+		const reservedNames = 'postmaster, abuse, fbl, dmarc and tlsrpt';
+		unusable('address', `must not be reserved: ${reservedNames} belong to the operator at every domain`);
 	}
 	return {key: isAll ? `*@${domain}` : key, domain};
 }

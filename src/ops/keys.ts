@@ -93,10 +93,10 @@ export const revokeKey = operation({
 	without: {api: noKeysByKeys},
 	input: Type.Object({id}),
 	async run({trx, tools, workspaceId}, {id: wanted}) {
-		const revoked = await revokeApiKey(trx, workspaceId, wanted, storeTime(tools.clock.now()));
+		const isRevoked = await revokeApiKey(trx, workspaceId, wanted, storeTime(tools.clock.now()));
 		const row = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
 		const wrong = `the key ${wanted} is already revoked`;
-		return revoked ? row : notFound('key', wanted, {wrong, next: 'there is nothing to do', page});
+		return isRevoked ? row : notFound('key', wanted, {wrong, next: 'there is nothing to do', page});
 	},
 	audit: 'key.revoked',
 	entry: ({id: target, name}) => ({target, detail: {name}}),

@@ -24,7 +24,7 @@ export const cancelMessage = operation({
 		const {ids} = await unbegun(context, messageId);
 		const step = {ids, now: storeTime(tools.clock.now()), silentSince: null};
 		await giveUp(trx, step, {kind: 'cancel'}, tools);
-		return await found(context, messageId);
+		return await requireMessage(context, messageId);
 	},
 	audit: 'message.cancelled',
 	entry: ({id: target}) => ({target}),
@@ -62,7 +62,7 @@ export const rescheduleMessage = operation({
 		}
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
-		return await found(context, messageId);
+		return await requireMessage(context, messageId);
 	},
 	audit: 'message.rescheduled',
 	entry: ({id: target, extras: {sendAt = null}}) => ({target, detail: {send_at: sendAt}}),
@@ -74,7 +74,7 @@ async function unbegun(
 	context: OperationContext,
 	messageId: string,
 ): Promise<{readonly ids: readonly string[]; readonly extras: Extras}> {
-	await found(context, messageId);
+	await requireMessage(context, messageId);
 	const ids = await lockUnbegun(context.trx, messageId);
 	if (ids === null) {
 		throw new Refused('not_cancellable', {
@@ -84,11 +84,11 @@ async function unbegun(
 		});
 	}
 	// Read again under the lock, because another change may have committed first.
-	const {extras} = await found(context, messageId);
+	const {extras} = await requireMessage(context, messageId);
 	return {ids, extras};
 }
 
-async function found({trx, workspaceId, mode}: OperationContext, messageId: string): Promise<StoredMessage> {
+async function requireMessage({trx, workspaceId, mode}: OperationContext, messageId: string): Promise<StoredMessage> {
 	const message = await findMessage(trx, workspaceId, messageId);
 	if (!message || (mode === 'test' && message.mode !== mode)) {
 		throw new Refused('message_not_found', {

@@ -42,7 +42,7 @@ export type OperationContext<Workspace extends string | null = string> = Omit<
 type Frozen<Value> = Value extends object ? {readonly [Name in keyof Value]: Frozen<Value[Name]>} : Value;
 
 /** The input of an operation, as its schema describes it. */
-export type Given<Input extends TSchema> = Frozen<Static<Input>>;
+export type InputOf<Input extends TSchema> = Frozen<Static<Input>>;
 
 type Head<Input extends TSchema> = {
 	/** Noun and verb, as in the command: `topic create`. */
@@ -83,9 +83,9 @@ type Long<Input, Result, Workspace extends string | null> = {
 };
 
 type SingleOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
-	Single<Given<Input>, Result, Workspace>;
+	Single<InputOf<Input>, Result, Workspace>;
 type LongOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
-	Long<Given<Input>, Result, Workspace>;
+	Long<InputOf<Input>, Result, Workspace>;
 
 /**
  * An action that people and programs can perform on an object. `src/ops` defines each one once, with its input, its
@@ -106,7 +106,7 @@ export const longOperation = <Input extends TSchema, Result>(definition: LongOpe
 export async function perform<Input extends TSchema, Result, Workspace extends string | null>(
 	operation: Operation<Input, Result, Workspace>,
 	context: Context<Workspace>,
-	input: Given<Input>,
+	input: InputOf<Input>,
 ): Promise<Result> {
 	if ('work' in operation) {
 		const {workspaceId, tools} = context;
@@ -122,7 +122,7 @@ export async function perform<Input extends TSchema, Result, Workspace extends s
 export async function performIn<Input extends TSchema, Result, Workspace extends string | null>(
 	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace>,
 	context: OperationContext<Workspace>,
-	input: Given<Input>,
+	input: InputOf<Input>,
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = context;
 	const result = await run(context, input);
@@ -133,7 +133,7 @@ export async function performIn<Input extends TSchema, Result, Workspace extends
 	return result;
 }
 
-type Words = {
+type RefusalTexts = {
 	/** The problem, as a clause for the command line. */
 	readonly wrong: string;
 	/** How to fix the problem, as a clause for the command line. */
@@ -164,7 +164,7 @@ export class Refused extends Error {
 	readonly page: string;
 	readonly retryAfterMs: number | undefined;
 
-	constructor(code: Refused['code'], {wrong, next, api, page, retryAfterMs}: Words) {
+	constructor(code: Refused['code'], {wrong, next, api, page, retryAfterMs}: RefusalTexts) {
 		super(api ?? apiErrors[code].message);
 		this.code = code;
 		this.wrong = wrong;
@@ -175,13 +175,13 @@ export class Refused extends Error {
 }
 
 /** Throws `Refused` because an object does not exist. `words` overrides the default texts. */
-export function notFound(noun: string, name: string, words: Partial<Words> = {}): never {
-	const usual = {
+export function notFound(noun: string, name: string, texts: Partial<RefusalTexts> = {}): never {
+	const defaultWords = {
 		wrong: `there is no ${noun} ${name}`,
 		next: `see mailctl ${noun} list`,
 		page: `There is no such ${noun}.`,
 	};
-	throw new Refused('not_found', {...usual, ...words});
+	throw new Refused('not_found', {...defaultWords, ...texts});
 }
 
 /** Throws `Refused` because a field is invalid. `must` is the rest of the sentence, such as `must be a URL`. */
@@ -191,7 +191,7 @@ export function unusable(field: string, must: string): never {
 }
 
 /** Throws `Refused` because a name is in use. `by` is the field that must be unique. */
-export function taken(noun: string, by: string, name: string): never {
+export function alreadyExists(noun: string, by: string, name: string): never {
 	throw new Refused('conflict', {
 		wrong: `the ${noun} ${name} already exists`,
 		next: `see mailctl ${noun} list`,

@@ -43,15 +43,15 @@ const apply = 'a file has no secrets';
 async function credentials(
 	{vault, tools}: Pick<OperationContext, 'vault' | 'tools'>,
 	own: Pick<Smarthost, 'id' | 'provider'>,
-	given: string | undefined,
+	providedSecret: string | undefined,
 ) {
 	const {secret: origin} = providers[own.provider];
-	if (own.provider === 'sendgrid' && given !== undefined && !isSigningKey(given)) {
+	if (own.provider === 'sendgrid' && providedSecret !== undefined && !isSigningKey(providedSecret)) {
 		throw unusable('secret', 'must be the public key that SendGrid shows for its signed event webhook');
 	}
-	const made =
+	const generated =
 		origin === 'none' || own.provider === 'sendgrid' ? null : tools.random(secretBytes).toString('base64url');
-	const value = given ?? made;
+	const value = providedSecret ?? generated;
 	const token = tools.random(tokenBytes).toString('base64url');
 	return {
 		token,

@@ -103,11 +103,11 @@ export const removeSuppression = operation({
 });
 
 function toAddress(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: true});
+	const parsed = parseAddress(text, {allowsUtf8Local: true});
 	if (!parsed.ok) {
 		throw new Refused('unprocessable_entity', {
 			wrong: `${text} is not a valid address`,
-			next: `it ${parsed.fault}`,
+			next: `it ${parsed.problem}`,
 		});
 	}
 	return parsed.address;

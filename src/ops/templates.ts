@@ -37,11 +37,11 @@ export const updateTemplate = operation({
 		{id: Type.String(), ...templateSettings},
 		{additionalProperties: false, examples: [{priority: 'high'}]},
 	),
-	async run({trx, tools, workspaceId}, {id, ...given}): Promise<Template> {
-		return (await setSettings(trx, {workspaceId, id, given, at: storeTime(tools.clock.now())})).template;
+	async run({trx, tools, workspaceId}, {id, ...settings}): Promise<Template> {
+		return (await setSettings(trx, {workspaceId, id, settings, at: storeTime(tools.clock.now())})).template;
 	},
 	audit: 'template.updated',
-	entry: ({id, name}, {id: _, ...given}) => ({target: id, detail: {name, ...given}}),
+	entry: ({id, name}, {id: _, ...settings}) => ({target: id, detail: {name, ...settings}}),
 });
 
 /** Changes the given settings. Throws `Refused` if the template or the topic does not exist. */
@@ -50,19 +50,19 @@ export async function setSettings(
 	{
 		workspaceId,
 		id,
-		given,
+		settings,
 		at,
 	}: {
 		readonly workspaceId: string;
 		readonly id: string;
-		readonly given: Partial<TemplateSettings>;
+		readonly settings: Partial<TemplateSettings>;
 		readonly at: string;
 	},
-): Promise<{readonly template: Template; readonly changed: boolean}> {
+): Promise<{readonly template: Template; readonly isChanged: boolean}> {
 	const template = (await lockTemplate(trx, workspaceId, {id})) ?? notFound('template', id);
-	const wanted = {topic: given.topic, priority: given.priority, sensitive: given.sensitive};
+	const requested = {topic: settings.topic, priority: settings.priority, sensitive: settings.sensitive};
 	const changes = Object.fromEntries(
-		Object.entries(wanted).filter(
+		Object.entries(requested).filter(
 			([name, value]) => value !== undefined && !isSame(value, template[name as keyof TemplateSettings]),
 		),
 	) as Partial<TemplateSettings>;
@@ -70,10 +70,10 @@ export async function setSettings(
 		unusable('topic', 'must be the code of a topic of this workspace');
 	}
 	if (Object.keys(changes).length === 0) {
-		return {template, changed: false};
+		return {template, isChanged: false};
 	}
 	await changeSettings(trx, template.row_id, changes, at);
-	return {template: {...template, ...changes, updated_at: at}, changed: true};
+	return {template: {...template, ...changes, updated_at: at}, isChanged: true};
 }
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);

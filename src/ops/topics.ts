@@ -15,7 +15,7 @@ import {
 	updateStoredTopic,
 } from '../store/topics.ts';
 import {checkRoom} from './limits.ts';
-import {longOperation, notFound, operation, taken} from './operation.ts';
+import {alreadyExists, longOperation, notFound, operation} from './operation.ts';
 
 const fields = {
 	code: Type.String({
@@ -69,7 +69,7 @@ export const createTopic = operation({
 			...{priority: null, public_at: null, required_at: null, description: null},
 			...toChanges(given, undefined, created_at),
 		};
-		return (await insertTopic(trx, topic)) ? topic : taken('topic', 'code', code);
+		return (await insertTopic(trx, topic)) ? topic : alreadyExists('topic', 'code', code);
 	},
 	audit: 'topic.created',
 	entry: ({id, code}, {name: _, ...given}) => ({target: id, detail: {...given, code}}),
@@ -81,27 +81,27 @@ export const updateTopic = operation({
 	name: 'topic update',
 	without: {api: 'programs create and remove topics; people edit their texts'},
 	input: Type.Object({code: fields.code, name: Type.Optional(fields.name), ...topicFields}),
-	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
+	async run({trx, tools, workspaceId}, {code, ...input}): Promise<Topic> {
 		const topic = (await findTopic(trx, workspaceId, code)) ?? notFound('topic', code);
-		if (given.public && topic.public_at === null) {
+		if (input.public && topic.public_at === null) {
 			await checkRoom(trx, tools, workspaceId, 'public_topics');
 		}
-		const changes = toChanges(given, topic, storeTime(tools.clock.now()));
+		const changes = toChanges(input, topic, storeTime(tools.clock.now()));
 		await updateStoredTopic(trx, topic.id, changes);
 		return {...topic, ...changes};
 	},
 	audit: 'topic.updated',
-	entry: ({id}, given) => ({target: id, detail: given}),
+	entry: ({id}, input) => ({target: id, detail: input}),
 });
 
-type Given = Partial<Pick<Topic, 'name' | 'description' | 'priority'>> & {
+type TopicInput = Partial<Pick<Topic, 'name' | 'description' | 'priority'>> & {
 	readonly public?: boolean;
 	readonly required?: boolean;
 };
 
 /** Returns the columns to write. A flag that is already set keeps the time when it was set. */
-function toChanges(given: Given, before: Topic | undefined, now: string): TopicChanges {
-	const {public: isPublic, required, ...texts} = given;
+function toChanges(input: TopicInput, before: Topic | undefined, now: string): TopicChanges {
+	const {public: isPublic, required, ...texts} = input;
 	return {
 		...texts,
 		...(isPublic !== undefined && {public_at: isPublic ? (before?.public_at ?? now) : null}),

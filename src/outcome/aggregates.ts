@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {dayMs} from '../kit/time.ts';
 import type {AggregateReport} from '../mail/aggregate.ts';
-import type {CameIn} from '../mail/report.ts';
+import type {StoredInbound} from '../mail/report.ts';
 import {type AggregateEnd, type Arrival, addDmarcReport, addTlsReport} from '../store/aggregate-reports.ts';
 import {markRead} from '../store/inbound-mails.ts';
 import type {Review} from './matches.ts';
@@ -14,7 +14,7 @@ export const unprovenDays = 30;
 
 /** Incoming mail with an aggregate report. */
 type ReadAggregate = {
-	readonly cameIn: CameIn;
+	readonly inbound: StoredInbound;
 	readonly report: AggregateReport;
 	/** The domains of the mail's valid DKIM signatures. */
 	readonly signers: readonly string[];
@@ -28,14 +28,14 @@ type ReadAggregate = {
  */
 export async function recordAggregate(
 	trx: Knex.Transaction,
-	{cameIn, report, signers, at}: ReadAggregate,
-	ours: readonly string[],
+	{inbound, report, signers, at}: ReadAggregate,
+	ownNames: readonly string[],
 ): Promise<ReportEffect> {
-	const end = await add(trx, report, toArrival(report, signers, at), ours);
+	const end = await add(trx, report, toArrival(report, signers, at), ownNames);
 	const fault = end === 'new' || end === 'known' ? null : faultOf(end, report);
 	const kept = fault === null ? null : 'unmatched';
 	const reading = JSON.stringify({kind: report.kind, reports: [], tried: []} satisfies Review);
-	await markRead(trx, [{id: cameIn.id, at, kept, forgotten: end === 'known', reading: kept && reading, fault}]);
+	await markRead(trx, [{id: inbound.id, at, kept, isDiscarded: end === 'known', reading: kept && reading, fault}]);
 	return {about: [], kept};
 }
 
@@ -52,7 +52,7 @@ async function add(
 	trx: Knex.Transaction,
 	report: AggregateReport,
 	arrival: Arrival,
-	ours: readonly string[],
+	ownNames: readonly string[],
 ): Promise<End> {
 	const now = Date.parse(arrival.at);
 	const days = report.kind === 'dmarc' && !arrival.isProven ? unprovenDays : aggregateDays;
@@ -63,7 +63,7 @@ async function add(
 		return await addDmarcReport(trx, report, arrival);
 	}
 	const {signedBy} = arrival;
-	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {...arrival, signedBy}, ours);
+	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {...arrival, signedBy}, ownNames);
 }
 
 function faultOf(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {

@@ -34,7 +34,7 @@ export async function recordComplaints(
 			...{id: eventWriter.newId('evt'), type: 'complained', occurredAt, recordedAt},
 			detail: JSON.stringify({recipient: address, role, ...detail}),
 			// A second one for the same recipient is not counted.
-			counted: isCounted(role, destination) && moved.size === 1,
+			isCounted: isCounted(role, destination) && moved.size === 1,
 		});
 	}
 	await announce(trx, events, eventWriter);

@@ -144,7 +144,7 @@ export async function recordEngagement(
 				type: one.type,
 				occurredAt: one.firstAt,
 				recordedAt: one.recordedAt,
-				counted: isCounted(one.recipient.role, one.recipient.destination),
+				isCounted: isCounted(one.recipient.role, one.recipient.destination),
 				detail: toDetail(one),
 			})),
 		eventWriter,
@@ -153,9 +153,9 @@ export async function recordEngagement(
 
 function toEvents(one: Engaged, first: FirstOf): Engaged[] {
 	const person = toPerson(one);
-	const isHidden = one.type === 'clicked' && first.people && !(first.all && !one.machine);
+	const isHidden = one.type === 'clicked' && first.isFirstHuman && !(first.isFirst && !one.machine);
 	return [
-		...(first.all ? [one] : []),
+		...(first.isFirst ? [one] : []),
 		...(isHidden && person ? [{...one, firstAt: person.at, machine: false, userAgent: person.userAgent}] : []),
 	];
 }

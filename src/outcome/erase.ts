@@ -114,9 +114,9 @@ export class Eraser {
 		const isPlaceholder = addressKey === erasedAddress;
 		const {messages, recipients, received} = isPlaceholder ? noTraces : await countTraces(reader, erasure);
 		const contact = target !== null || (await findErasure(reader, pair)) !== undefined;
-		const found = {contact, messages, recipients, ...(received > 0 && {received})};
+		const traces = {contact, messages, recipients, ...(received > 0 && {received})};
 		if (!contact && messages + recipients + received === 0) {
-			return {...found, isLeft: false};
+			return {...traces, isLeft: false};
 		}
 		const open = isPlaceholder ? [] : await findOpenOf(reader, erasure, openPerStep);
 		const few = isPlaceholder ? [] : await this.#findFew(erasure);
@@ -142,7 +142,7 @@ export class Eraser {
 			const isOver = () => this.#clock.monotonic() - began > this.#waitLimitMs;
 			await takeSteps(stepsOf(this.parts(erasure)), this.#clock, isOver);
 		}
-		return {...found, isLeft: (await findErasure(reader, pair)) !== undefined};
+		return {...traces, isLeft: (await findErasure(reader, pair)) !== undefined};
 	}
 
 	/**
@@ -188,11 +188,11 @@ export class Eraser {
 				break;
 			}
 			yield* this.#eraseFromSubmitted(erasure, messageIds);
-			const done = await this.#inStep(async trx => {
+			const isDone = await this.#inStep(async trx => {
 				await this.#eraseMailTo(trx, erasure, messageIds);
 				return true;
 			});
-			if (!done) {
+			if (!isDone) {
 				return;
 			}
 			yield;
@@ -243,9 +243,9 @@ export class Eraser {
 		// One at a time, because they may be large.
 		for (const id of messageIds) {
 			const source = submittedSource(await listAttachments(trx, id));
-			const rest = source && withoutRecipient(Buffer.from(source), addressKey);
-			if (rest) {
-				await replaceSubmitted(trx, id, rest);
+			const remaining = source && withoutRecipient(Buffer.from(source), addressKey);
+			if (remaining) {
+				await replaceSubmitted(trx, id, remaining);
 				await this.#removeCaptured(idsOf(await findRecipientsOf(trx, [id])));
 			}
 		}
@@ -287,7 +287,7 @@ export class Eraser {
 				occurredAt: at,
 				recordedAt: at,
 				detail: erasedDetail(role),
-				counted: false,
+				isCounted: false,
 			})),
 			this.#eventWriter,
 		);
@@ -310,6 +310,6 @@ const noTraces: Traces = {messages: 0, recipients: 0, received: 0};
 const idsOf = (recipients: ReadonlyArray<Pick<Recipient, 'id'>>) => recipients.map(({id}) => id);
 
 function withoutPerson({addressKey}: Person, address: string): string {
-	const parsed = parseAddress(address, {utf8Local: true});
+	const parsed = parseAddress(address, {allowsUtf8Local: true});
 	return parsed.ok && parsed.address.key === addressKey ? erasedAddress : address;
 }

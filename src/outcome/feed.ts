@@ -29,12 +29,12 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	const closing = closed.signal;
 	const share = createShared();
 	const settle = createSettled(reader);
-	const look = () => share('look', settle);
+	const check = () => share('look', settle);
 	const nextLook = () =>
 		share('next look', async () => {
 			// Closing ends the pause.
 			await wait(pause, undefined, {signal: closing}).catch(() => undefined);
-			return await look();
+			return await check();
 		});
 	const read = (workspaceId: string, after: number, upTo: number) =>
 		share(`${workspaceId} ${after} ${upTo}`, () => readStream(reader, workspaceId, {after, upTo}));
@@ -65,10 +65,10 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	}
 
 	return {
-		news: async workspaceId => hearOf(workspaceId, await look()),
+		news: async workspaceId => hearOf(workspaceId, await check()),
 		async open(workspaceId, after) {
 			const now = after ?? (await readLastPosition(reader));
-			let settled = await look();
+			let settled = await check();
 			// Events that were being written already are not new; those committed from here on are.
 			while (after === null && settled < now && !closing.aborted) {
 				settled = await nextLook();

@@ -1,13 +1,13 @@
 import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
-import type {CameIn, Candidate, Reading, Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
+import type {Candidate, Reading, Report, ReportAction, ReportKind, StoredInbound, Via} from '../mail/report.ts';
 import {findLastMailed, findReportedRecipients} from '../store/reports.ts';
 import type {ReceivedMail} from './received.ts';
 
 /** Incoming mail that was read and is to be recorded. */
 export type ReadMail = {
-	readonly cameIn: CameIn;
+	readonly inbound: StoredInbound;
 	/** In octets. */
 	readonly size: number;
 	readonly reading: Reading;
@@ -46,7 +46,7 @@ export function findMatches(item: ReadMail, known: Known, acceptMs: number): Mat
 		if (first && !(candidate.via === first.via && envelopeVias.has(candidate.via))) {
 			break;
 		}
-		if (isYoung(candidate, item.cameIn, acceptMs) && isProven(candidate, known)) {
+		if (isYoung(candidate, item.inbound, acceptMs) && isProven(candidate, known)) {
 			proven.push(candidate);
 		}
 	}
@@ -54,7 +54,7 @@ export function findMatches(item: ReadMail, known: Known, acceptMs: number): Mat
 }
 
 /** Whether a token is recent enough to count (R3.2). */
-export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: CameIn, acceptMs: number): boolean {
+export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: StoredInbound, acceptMs: number): boolean {
 	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
 }
 
@@ -76,8 +76,8 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}:
 }
 
 /** Whether mail that is no report has the null sender: an unreadable bounce or an automatic reply. */
-export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading'>): boolean {
-	return reading.kind === 'other' && cameIn.mailFrom === '';
+export function isOfNobody({inbound, reading}: Pick<ReadMail, 'inbound' | 'reading'>): boolean {
+	return reading.kind === 'other' && inbound.mailFrom === '';
 }
 
 function saidOf(reports: readonly Report[], {address_key: addressKey}: Match['recipient']): Report | undefined {
@@ -96,7 +96,7 @@ function recipientsNamed(
 	const to = recipients.filter(({role}) => role === 'to');
 	const ofRecipient = new Map<Match['recipient'], Report[]>();
 	for (const report of reports) {
-		const named = recipients.filter(({address_key: addressKey}) => names(report, addressKey));
+		const named = recipients.filter(({address_key: addressKey}) => isAbout(report, addressKey));
 		for (const recipient of named.length > 0 ? named : to) {
 			ofRecipient.set(recipient, [...(ofRecipient.get(recipient) ?? []), report]);
 		}
@@ -120,7 +120,7 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 		return [];
 	}
 	const requests = item.reading.reports.filter(({action}) => action === 'complaint' || action === 'unsubscribe');
-	const since = idFloor('msg', Date.parse(item.cameIn.receivedAt) - mailedWithinMs);
+	const since = idFloor('msg', Date.parse(item.inbound.receivedAt) - mailedWithinMs);
 	const matches: Match[] = [];
 	for (const report of requests.slice(0, maxNamed)) {
 		const key = keyNamed(report);
@@ -138,7 +138,7 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 }
 
 function keyNamed({recipient, originalRecipient}: Report): string | null {
-	const parsed = parseAddress(originalRecipient ?? recipient ?? '', {utf8Local: true});
+	const parsed = parseAddress(originalRecipient ?? recipient ?? '', {allowsUtf8Local: true});
 	return parsed.ok ? parsed.address.key : null;
 }
 
@@ -148,11 +148,11 @@ export type Review = {
 	/** The first ones only. */
 	readonly reports: readonly Report[];
 	/** The tokens found in it, and why they prove nothing. */
-	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenFault}>;
+	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenProblem}>;
 };
 
 /** `late`: older than the retention. `gone`: no such recipient. `forged`: not our token for that recipient. */
-export type TokenFault = 'late' | 'gone' | 'forged';
+export type TokenProblem = 'late' | 'gone' | 'forged';
 
 const maxShown = 10;
 
@@ -165,7 +165,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
 			return [];
 		}
-		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
+		const fault = isYoung(candidate, item.inbound, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
 		return [{via, id, fault} as const];
 	});
 	return JSON.stringify({kind, reports: reports.slice(0, maxShown).map(cutReport), tried} satisfies Review);
@@ -177,7 +177,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
  * addresses that we do not know (R3.3).
  */
 function findSummary(reports: readonly Report[], addressKey: string): Report | undefined {
-	const naming = reports.filter(report => names(report, addressKey));
+	const naming = reports.filter(report => isAbout(report, addressKey));
 	const about = naming.length > 0 ? naming : reports;
 	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');
 	if (wish) {
@@ -191,12 +191,12 @@ function findSummary(reports: readonly Report[], addressKey: string): Report | u
 }
 
 /** Whether the report is about this address. */
-function names({recipient, originalRecipient}: Report, addressKey: string): boolean {
+function isAbout({recipient, originalRecipient}: Report, addressKey: string): boolean {
 	return [recipient, originalRecipient].some(named => named !== null && keyOf(named) === addressKey);
 }
 
 function keyOf(address: string): string {
-	const parsed = parseAddress(address, {utf8Local: true});
+	const parsed = parseAddress(address, {allowsUtf8Local: true});
 	return parsed.ok ? parsed.address.key : address.toLowerCase();
 }
 

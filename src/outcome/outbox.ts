@@ -15,7 +15,7 @@ export type AnnouncedEvent = NewEvent & {
 	/** The address that the event is about, as the caller spelled it. */
 	readonly recipient: string;
 	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
-	readonly counted: boolean;
+	readonly isCounted: boolean;
 	/** For a bounce, whether it suppresses the recipient. */
 	readonly suppressed?: boolean;
 };
@@ -102,18 +102,18 @@ async function fanOut(
 		return;
 	}
 	const subscribers = known ?? (await findSubscribers(trx, [...new Set(events.map(one => one.workspaceId))]));
-	const wanted = events.flatMap(event =>
+	const candidates = events.flatMap(event =>
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === event.workspaceId && events.includes(event.type))
 			.map(subscriber => ({event, subscriber})),
 	);
-	if (wanted.length === 0) {
+	if (candidates.length === 0) {
 		return;
 	}
-	const messages = await readPosted(trx, idsOf(wanted));
+	const messages = await readPosted(trx, idsOf(candidates));
 	const isTest = ({messageId, isTest}: Posted) =>
 		messageId === null ? isTest === true : messages.get(messageId)?.mode === 'test';
-	const pairs = wanted.filter(({event, subscriber}) => subscriber.mode === 'live' || isTest(event));
+	const pairs = candidates.filter(({event, subscriber}) => subscriber.mode === 'live' || isTest(event));
 	if (pairs.length === 0) {
 		return;
 	}
@@ -172,14 +172,16 @@ export async function announce(
 ): Promise<void> {
 	await insertEvents(trx, events);
 	// Most workspaces have no endpoint, so their events need not be parsed.
-	const heard = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
-	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : toPosted(eventWriter, one)));
+	const subscribedIds = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
+	const posted = events.flatMap(one =>
+		subscribedIds?.has(one.workspaceId) === false ? [] : toPosted(eventWriter, one),
+	);
 	await fanOut(trx, posted, eventWriter, subscribers);
 	await countUsage(trx, events.flatMap(toUsage));
 }
 
-function toUsage({counted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
-	return counted && countedTypes.has(type) ? [{workspaceId, at, status: type as CountedStatus, n: 1}] : [];
+function toUsage({isCounted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
+	return isCounted && countedTypes.has(type) ? [{workspaceId, at, status: type as CountedStatus, n: 1}] : [];
 }
 
 /** Returns the timeline detail for the end of an attempt as JSON text without absent fields. */
@@ -188,7 +190,7 @@ export function eventDetail(
 	attempt: number,
 	result: AttemptResult,
 	outcome: Outcome,
-	possibleDuplicate: boolean,
+	mayBeDuplicate: boolean,
 ): string {
 	const last = result.attempts.at(-1);
 	return JSON.stringify({
@@ -204,7 +206,7 @@ export function eventDetail(
 			reply: last.reply,
 		}),
 		...explanation(outcome),
-		...(possibleDuplicate && {possible_duplicate: true}),
+		...(mayBeDuplicate && {possible_duplicate: true}),
 	});
 }
 

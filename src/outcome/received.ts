@@ -14,8 +14,8 @@ export async function recordReceived(
 	if (received.length === 0) {
 		return;
 	}
-	const mails = received.map(({mail}) => mail);
-	const added = new Set(await insertReceived(trx, mails));
+	const messages = received.map(({mail}) => mail);
+	const added = new Set(await insertReceived(trx, messages));
 	const fresh = received.filter(({mail}) => added.has(mail));
 	await notify(
 		trx,

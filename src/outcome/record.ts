@@ -58,21 +58,21 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			);
 			// They are new in this list. If a term exists after all, the writer retries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(trx, toTerms(items, written, reported));
-			const mine = await escalateSoft(trx, writtenOf(items, written));
-			const recorded = await readRecordedEnds(trx, reportedMessages(mine, written, reported));
-			await insertAttempts(trx, mine.map(toAttempts));
-			await notify(trx, toDeferrals(mine, written), eventWriter, subscribers);
+			const applied = await escalateSoft(trx, writtenOf(items, written));
+			const recorded = await readRecordedEnds(trx, reportedMessages(applied, written, reported));
+			await insertAttempts(trx, applied.map(toAttempts));
+			await notify(trx, toDeferrals(applied, written), eventWriter, subscribers);
 			const events: AnnouncedEvent[] = [];
-			for (const item of mine) {
+			for (const item of applied) {
 				const queued = held.get(item.recipient.id)?.queued ?? null;
 				const [doubtful, refused] = [isDoubtful(item, earlier), refusedOf(item, reported, recorded)];
-				events.push(...toEvents(item, {queued, doubtful, refused}, newId));
+				events.push(...toEvents(item, {queued, mayBeDuplicate: doubtful, refused}, newId));
 			}
 			await announce(trx, events, eventWriter, subscribers);
-			await suppress(trx, mine, eventWriter, subscribers);
-			await recordFollowing(trx, eventWriter, mine);
-			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
-			await countTls(trx, mine.flatMap(toTls));
+			await suppress(trx, applied, eventWriter, subscribers);
+			await recordFollowing(trx, eventWriter, applied);
+			await countTries(trx, applied, {earlier, reported: recorded}, eventWriter);
+			await countTls(trx, applied.flatMap(toTls));
 			const sealed = ours.filter(isSealed);
 			if (sealed.length > 0) {
 				await forgetSealed(trx, sealed.map(messageOf));
@@ -111,19 +111,19 @@ function splitParts(items: readonly JudgedTry[], held: ReadonlyMap<string, unkno
 type Written = ReadonlyMap<string, RecipientState>;
 
 function writtenOf(items: readonly JudgedTry[], written: Written): JudgedTry[] {
-	const mine: JudgedTry[] = [];
+	const applied: JudgedTry[] = [];
 	for (const item of items) {
 		if (written.has(item.recipient.id)) {
-			mine.push(item);
+			applied.push(item);
 		}
 	}
-	return mine;
+	return applied;
 }
 
 /** Returns the messages of recipients about which a report has arrived. */
-function reportedMessages(mine: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): string[] {
+function reportedMessages(applied: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): string[] {
 	const messages: string[] = [];
-	for (const item of mine) {
+	for (const item of applied) {
 		if (reported.has(item.recipient.id) || isOverruled(item, written)) {
 			messages.push(item.recipient.message_id);
 		}
@@ -139,9 +139,9 @@ function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outco
 	};
 }
 
-function toDeferrals(mine: readonly JudgedTry[], written: Written): Notice[] {
+function toDeferrals(applied: readonly JudgedTry[], written: Written): Notice[] {
 	const notices: Notice[] = [];
-	for (const item of mine) {
+	for (const item of applied) {
 		if (written.get(item.recipient.id) === item.verdict.state) {
 			notices.push(...toDeferral(item));
 		}
@@ -177,10 +177,10 @@ function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean
  */
 function toTerms(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
 	const all: MessageTerms[] = [];
-	for (const {recipient, made, verdict} of items) {
+	for (const {recipient, rendered, verdict} of items) {
 		const state = written.get(recipient.id);
 		if (recipient.role === 'to' && state !== undefined) {
-			const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
+			const words = recipient.subject === null && rendered !== null ? subjectTerms(rendered.subject) : [];
 			// A report has already listed the state that it caused, and a sent recipient is listed already.
 			const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
 			const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
@@ -190,7 +190,7 @@ function toTerms(items: readonly JudgedTry[], written: Written, reported: Readon
 	return all;
 }
 
-function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): EndedTry {
+function toEndedTry({recipient, rendered, result, verdict, crashes}: JudgedTry): EndedTry {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
 	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
@@ -202,19 +202,19 @@ function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): End
 		attempts: verdict.attempts,
 		attemptsBefore: recipient.attempts,
 		sentAt: recipient.sent_at ?? result.sentAt,
-		subject: recipient.subject ?? (recipient.role === 'to' ? (made?.subject ?? null) : null),
+		subject: recipient.subject ?? (recipient.role === 'to' ? (rendered?.subject ?? null) : null),
 		category: deferred?.category ?? (lockedOut === null ? recipient.last_category : 'config'),
 		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? recipient.last_reply,
 		crashes,
 		queued: recipient.queued,
-		links: made?.links ?? null,
+		links: rendered?.links ?? null,
 	};
 }
 
 /** Whether this attempt or an earlier one may have been delivered: no reply to the data arrived, or the daemon died. */
 function isDoubtful({recipient, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
-	const {doubtful = 0, cutOff = false} = earlier.get(recipient.id) ?? {};
-	return doubtful > 0 || cutOff || result.attempts.some(isPossibleDuplicate);
+	const {uncertainAttempts = 0, wasCutOff = false} = earlier.get(recipient.id) ?? {};
+	return uncertainAttempts > 0 || wasCutOff || result.attempts.some(isPossibleDuplicate);
 }
 
 /** Returns what each new connection of the attempt showed about the mail server's TLS. */
@@ -234,16 +234,16 @@ function toEvents(
 	{recipient, result, verdict}: JudgedTry,
 	{
 		queued,
-		doubtful,
+		mayBeDuplicate,
 		refused,
-	}: {readonly queued: string | null; readonly doubtful: boolean; readonly refused: Refused | undefined},
+	}: {readonly queued: string | null; readonly mayBeDuplicate: boolean; readonly refused: Refused | undefined},
 	newId: NewId,
 ): AnnouncedEvent[] {
 	const events: AnnouncedEvent[] = [];
 	const common = {
 		...ofRecipient(recipient),
 		recordedAt: result.at,
-		counted: isCounted(recipient.role, recipient.destination) && refused === undefined,
+		isCounted: isCounted(recipient.role, recipient.destination) && refused === undefined,
 	};
 	if (queued !== null && recipient.role === 'to') {
 		events.push({...common, ...queuedEvent(queued)});
@@ -253,7 +253,7 @@ function toEvents(
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
 	if (verdict.event && refused !== 'recorded') {
-		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, doubtful);
+		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, mayBeDuplicate);
 		const suppressed = verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses;
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail, suppressed});
 	}
@@ -369,7 +369,7 @@ function toComplaint(recorded: JudgedTry): Complaint[] {
 }
 
 function engagedOf(recorded: JudgedTry): Engaged[] {
-	const {recipient, made, result} = recorded;
+	const {recipient, rendered, result} = recorded;
 	const type = followsOf(recorded);
 	const tracking = toTracking(recipient);
 	const isTracked = (type === 'opened' && tracking.opens) || (type === 'clicked' && tracking.clicks);
@@ -380,7 +380,7 @@ function engagedOf(recorded: JudgedTry): Engaged[] {
 		{
 			recipient,
 			type,
-			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',
+			url: type === 'clicked' ? (rendered?.firstLink ?? simulatedLink) : '',
 			n: 1,
 			machineN: 0,
 			firstAt: result.at,

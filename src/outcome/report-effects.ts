@@ -55,7 +55,7 @@ export async function actOn(
 			eventWriter,
 			once(complaints, () => complaintClass, already),
 		)),
-		...(await unsubscribe(trx, eventWriter, reported.filter(wantsOut))),
+		...(await unsubscribe(trx, eventWriter, reported.filter(isUnsubscribe))),
 		...(await engage(trx, eventWriter, matched.filter(actionIs('opened', 'clicked')))),
 	];
 	await restoreArrived(trx, newlyArrived, matched, already);
@@ -169,12 +169,12 @@ async function recordRefusals(
 ): Promise<Written> {
 	const moving = await move(trx, matched, 'bounced');
 	const escalated = await escalate(trx, matched.flatMap(toSoftBounce));
-	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
-	const blocking = matched.filter(one => (one.report.suppresses || gone.has(one)) && mayBlock(one.recipient));
+	const escalations = new Map([...escalated].map(([{one}, how]) => [one, how]));
+	const blocking = matched.filter(one => (one.report.suppresses || escalations.has(one)) && mayBlock(one.recipient));
 	await announce(
 		trx,
 		matched.map(one => ({
-			...toEvent(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one)),
+			...toEvent(one, eventWriter.newId('evt'), 'bounced', moving.has(one), escalations.get(one)),
 			suppressed: blocking.includes(one),
 		})),
 		eventWriter,
@@ -185,7 +185,7 @@ async function recordRefusals(
 		eventWriter,
 	);
 	return matched.map(one => {
-		const isHard = one.report.suppresses || gone.has(one);
+		const isHard = one.report.suppresses || escalations.has(one);
 		return {one, event: 'bounced', weight: weightOfRefusal(categoryOf(one.report), isHard)};
 	});
 }
@@ -194,8 +194,10 @@ async function recordRefusals(
 function toSoftBounce(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {recipient, report, item} = one;
 	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
-	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.status);
-	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
+	const isSoft = !report.suppresses && isSoftOfAddress(categoryOf(report), report.status);
+	return isSoft && mayBlock(recipient)
+		? [{one, workspaceId, messageId, addressKey, at: item.inbound.receivedAt}]
+		: [];
 }
 
 /** Moves the recipients whose state allows it. Returns the first report of each. */
@@ -218,7 +220,7 @@ function toEvent(
 	matched: MatchedReport,
 	id: string,
 	type: 'delivered' | 'bounced',
-	counts: boolean,
+	hasChangedState: boolean,
 	escalated?: Escalated,
 ): AnnouncedEvent {
 	const {recipient, item} = matched;
@@ -226,9 +228,9 @@ function toEvent(
 		id,
 		type,
 		...ofRecipient(recipient),
-		occurredAt: item.cameIn.receivedAt,
+		occurredAt: item.inbound.receivedAt,
 		recordedAt: item.at,
-		counted: counts && isCounted(recipient.role, recipient.destination),
+		isCounted: hasChangedState && isCounted(recipient.role, recipient.destination),
 		detail: JSON.stringify({
 			recipient: recipient.address,
 			role: recipient.role,
@@ -269,7 +271,7 @@ async function complain(
 		eventWriter,
 		matched.map(one => ({
 			recipient: one.recipient,
-			occurredAt: one.item.cameIn.receivedAt,
+			occurredAt: one.item.inbound.receivedAt,
 			recordedAt: one.item.at,
 			suppresses: mayBlock(one.recipient),
 			detail: saidOf(one),
@@ -283,7 +285,7 @@ function mayBlock({destination, address_key: addressKey}: Match['recipient']): b
 	return destination !== simulatorDomain || isSimulated(addressKey);
 }
 
-function wantsOut({via, report}: Reported): boolean {
+function isUnsubscribe({via, report}: Reported): boolean {
 	return via === 'unsubscribe_mail' || report?.action === 'unsubscribe';
 }
 
@@ -293,7 +295,7 @@ async function unsubscribe(
 	eventWriter: EventWriter,
 	reported: readonly Reported[],
 ): Promise<Written> {
-	const ends = await unsubscribeAll(
+	const results = await unsubscribeAll(
 		trx,
 		reported.map(
 			({recipient, item}): Unsubscription => ({
@@ -310,7 +312,7 @@ async function unsubscribe(
 		),
 		eventWriter,
 	);
-	return reported.filter((_, index) => ends[index]?.announced).map(one => ({one, event: 'unsubscribed'}));
+	return reported.filter((_, index) => results[index]?.isAnnounced).map(one => ({one, event: 'unsubscribed'}));
 }
 
 /** Records opens and clicks that a provider tracked, if the operator wants them counted like our own. */
@@ -326,7 +328,7 @@ async function engage(
 		engaged.map(({one: {recipient, report, item}, event}) => ({
 			...{recipient, type: event, url: event === 'clicked' ? report.reason : ''},
 			...{n: 1, machineN: 0, machine: false, userAgent: null},
-			...{firstAt: item.cameIn.receivedAt, lastAt: item.cameIn.receivedAt, recordedAt: item.at},
+			...{firstAt: item.inbound.receivedAt, lastAt: item.inbound.receivedAt, recordedAt: item.at},
 		})),
 	);
 	return engaged;

@@ -6,11 +6,11 @@ import type {EventType} from '../mail/message.ts';
 import {erasedAddress, readExtras} from '../mail/message.ts';
 import {
 	type Candidate,
-	type Kept,
 	keptCaps,
 	keptLength,
 	type Report,
 	type ReportAction,
+	type RetentionReason,
 	reportTokenMs,
 	type Via,
 } from '../mail/report.ts';
@@ -30,7 +30,7 @@ export type ReportEffect = {
 	/** The recipients that it is proven to be about, usually none or one. */
 	readonly about: readonly About[];
 	/** Why the mail itself is stored, or `null` if it is not. */
-	readonly kept: Kept | null;
+	readonly kept: RetentionReason | null;
 };
 
 type About = {
@@ -71,16 +71,16 @@ export function createReportWrite(
 	{retentionDays, caps = keptCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
 	/** By workspace; `null` for mail of no workspace. */
-	const untrimmed = new Map<string | null, {readonly mails: number; readonly bytes: number}>();
+	const untrimmed = new Map<string | null, {readonly count: number; readonly bytes: number}>();
 
 	/** Removes excess stored mail at once: a flood must not wait for the next sweep. */
-	async function trim(trx: Knex.Transaction, kept: readonly ReadMail[]): Promise<void> {
-		for (const [workspaceId, its] of groupBy(kept, ({reading}) => reading.workspace ?? null)) {
-			const before = untrimmed.get(workspaceId) ?? {mails: 0, bytes: 0};
-			const mails = before.mails + its.length;
+	async function trim(trx: Knex.Transaction, stored: readonly ReadMail[]): Promise<void> {
+		for (const [workspaceId, its] of groupBy(stored, ({reading}) => reading.workspace ?? null)) {
+			const before = untrimmed.get(workspaceId) ?? {count: 0, bytes: 0};
+			const count = before.count + its.length;
 			const bytes = before.bytes + its.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0);
-			if (mails < keptAtOnce.mails && bytes < keptAtOnce.bytes) {
-				untrimmed.set(workspaceId, {mails, bytes});
+			if (count < keptAtOnce.mails && bytes < keptAtOnce.bytes) {
+				untrimmed.set(workspaceId, {count, bytes});
 				continue;
 			}
 			untrimmed.delete(workspaceId);
@@ -135,7 +135,7 @@ async function prove(
 ): Promise<{readonly known: Known; readonly matches: Match[][]}> {
 	const young = (item: ReadMail, prefix: string) =>
 		item.candidates
-			.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs))
+			.filter(one => one.id.startsWith(prefix) && isYoung(one, item.inbound, acceptMs))
 			.map(({id}) => id);
 	const recipientIds = new Set(items.flatMap(item => young(item, 'rcp_')));
 	const found = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
@@ -153,8 +153,8 @@ async function prove(
 	const matches: Match[][] = [];
 	for (const item of items) {
 		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
-		const found = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
-		matches.push(found.filter(isThere).filter(isInScope).map(withoutHidden));
+		const candidates = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
+		matches.push(candidates.filter(isThere).filter(isInScope).map(withoutHidden));
 	}
 	return {known, matches};
 }
@@ -213,15 +213,15 @@ function toRow(match: Reported): NewReport {
 		workspaceId: recipient.workspace_id,
 		messageId: recipient.message_id,
 		recipientId: recipient.id,
-		inboundSha256: item.cameIn.digest,
+		inboundSha256: item.inbound.digest,
 		kind: item.reading.kind,
 		category: report?.category ?? null,
 		rule: report?.rule ?? null,
 		matched: report?.matched ?? null,
 		detail: JSON.stringify({
 			via,
-			source: item.cameIn.source,
-			received_at: item.cameIn.receivedAt,
+			source: item.inbound.source,
+			received_at: item.inbound.receivedAt,
 			action: toAction(match),
 			...(report && {
 				recipient: report.recipient,
@@ -259,9 +259,9 @@ function toAction({via, report}: Match): ReportAction {
 }
 
 /** Returns why the operator should see the mail itself. */
-function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): Kept | null {
-	const {cameIn, reading} = item;
-	if (cameIn.rcptTo.some(isOperatorAddress)) {
+function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): RetentionReason | null {
+	const {inbound, reading} = item;
+	if (inbound.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
 	}
 	if (item.received?.length) {
@@ -279,16 +279,16 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 
 /** Reports about an erased person's mail are not stored either: nothing is left that they could be matched to. */
 function isErased({id}: Candidate, {recipients, messages}: Known): boolean {
-	const found = recipients.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
-	return found?.address === erasedAddress;
+	const recipient = recipients.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
+	return recipient?.address === erasedAddress;
 }
 
 function endOf(item: ReadMail, {about, kept}: ReportEffect, known: Known, acceptMs: number): InboundEnd {
 	return {
-		id: item.cameIn.id,
+		id: item.inbound.id,
 		at: item.at,
 		kept,
-		forgotten: !about.some(({isNew}) => isNew) && !item.received?.length,
+		isDiscarded: !about.some(({isNew}) => isNew) && !item.received?.length,
 		reading: kept === null ? null : reviewText(item, known, acceptMs),
 		fault: item.reading.fault,
 	};

@@ -16,9 +16,9 @@ type Weights = ReadonlySet<Weight>;
 /** How far a recipient has come, given everything known about it. */
 type Course = {
 	/** Whether an attempt has ended: a mail server was contacted, or none was found. */
-	readonly tried: boolean;
+	readonly isAttempted: boolean;
 	/** Whether a mail server accepted it. */
-	readonly taken: boolean;
+	readonly isAccepted: boolean;
 	/** The weights of all its ends, in sessions and from reports. */
 	readonly weights: Weights;
 };
@@ -34,20 +34,20 @@ const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'config',
 ]);
 
-export function weightOfRefusal(category: BounceCategory, suppresses: boolean): Weight | null {
-	return suppresses ? 'hard' : ofUs.has(category) ? 'of_us' : null;
+export function weightOfRefusal(category: BounceCategory, isHard: boolean): Weight | null {
+	return isHard ? 'hard' : ofUs.has(category) ? 'of_us' : null;
 }
 
 /**
  * Returns what a recipient adds to the figures. It depends on what is known, in any order, so nothing counts twice. A
  * recipient rejected because of us is left out unless something else is known about its address.
  */
-export function toFigures({tried, taken, weights}: Course): Figures {
+export function toFigures({isAttempted, isAccepted, weights}: Course): Figures {
 	const isHard = weights.has('hard');
 	const isComplained = weights.has('complained');
-	const counts = tried && (isHard || isComplained || !weights.has('of_us'));
-	const one = (holds: boolean) => (counts && holds ? 1 : 0);
-	return {attempted: one(true), hard: one(isHard), delivered: one(taken), complained: one(isComplained)};
+	const isCounted = isAttempted && (isHard || isComplained || !weights.has('of_us'));
+	const one = (isTrue: boolean) => (isCounted && isTrue ? 1 : 0);
+	return {attempted: one(true), hard: one(isHard), delivered: one(isAccepted), complained: one(isComplained)};
 }
 
 /**
@@ -92,14 +92,14 @@ function coursesOfTry(
 	{recipient, verdict: {outcome, attempts}}: JudgedTry,
 	reported: Weights,
 ): [before: Course, after: Course] {
-	const before = {tried: recipient.attempts > 0, taken: false, weights: reported};
+	const before = {isAttempted: recipient.attempts > 0, isAccepted: false, weights: reported};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [
 		before,
 		{
 			// A recipient whose lifetime ended before its turn came was not attempted.
-			tried: before.tried || (attempts > 0 && triedKinds.has(outcome.kind)),
-			taken: outcome.kind === 'delivered' || outcome.kind === 'relayed',
+			isAttempted: before.isAttempted || (attempts > 0 && triedKinds.has(outcome.kind)),
+			isAccepted: outcome.kind === 'delivered' || outcome.kind === 'relayed',
 			weights: weight === null ? reported : new Set([...reported, weight]),
 		},
 	];
@@ -127,7 +127,7 @@ export async function countReported(
 		reweighed.flatMap(({recipient, before, after}) => {
 			const first = firstTries.get(recipient.id);
 			const at = first?.at ?? recipient.sent_at;
-			const course = {tried: recipient.attempts > 0, taken: first?.taken ?? false};
+			const course = {isAttempted: recipient.attempts > 0, isAccepted: first?.wasAccepted ?? false};
 			const change = changeOf(recipient, {...course, weights: before}, {...course, weights: after});
 			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspace_id, at}];
 		}),

@@ -81,7 +81,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 			const isLeast = result.attempts.some(isPossibleDuplicate);
 			const next =
 				fixedWaitMs === undefined
-					? nextAttempt(retry, {acceptedAt, now, tries: attempts, waitMs: outcome.waitMs, isLeast}, random)
+					? nextAttempt(retry, {acceptedAt, now, attempts: attempts, waitMs: outcome.waitMs, isLeast}, random)
 					: now + fixedWaitMs;
 			return next === null
 				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason, retry)}
@@ -131,7 +131,7 @@ export async function giveUp(
 				role: recipient.role,
 				...explanation(how, recipient),
 			}),
-			counted: isCounted(recipient.role, recipient.destination),
+			isCounted: isCounted(recipient.role, recipient.destination),
 		})),
 		eventWriter,
 	);
@@ -157,7 +157,7 @@ export type JudgedTry = {
 	/** The fields of the claimed recipient that are still needed. The content of its message is dropped. */
 	readonly recipient: Pick<Claimed, (typeof triedFields)[number]>;
 	/** The rendered subject, the first tracked link's target and the number of such links; `null` if not rendered. */
-	readonly made: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
+	readonly rendered: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
 	readonly result: AttemptResult;
 	readonly verdict: NextStep;
 	/** The number of workers that crashed with this recipient. */

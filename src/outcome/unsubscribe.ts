@@ -95,7 +95,7 @@ export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Uns
 type Unsubscribed = {
 	readonly status: SubscriptionStatus;
 	/** Whether it is in the timeline, which it is not if it changed nothing. */
-	readonly announced: boolean;
+	readonly isAnnounced: boolean;
 };
 
 /** Applies several at once. Returns the results in the same order. */
@@ -104,12 +104,12 @@ export async function unsubscribeAll(
 	items: readonly Unsubscription[],
 	eventWriter: EventWriter,
 ): Promise<Unsubscribed[]> {
-	const ends = new Map<Unsubscription, Unsubscribed>();
+	const results = new Map<Unsubscription, Unsubscribed>();
 	// In the order of their keys, because two nodes may write the same addresses.
 	for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
-		ends.set(item, await act(trx, item, eventWriter));
+		results.set(item, await act(trx, item, eventWriter));
 	}
-	return items.map(item => ends.get(item) as Unsubscribed);
+	return items.map(item => results.get(item) as Unsubscribed);
 }
 
 /** Reads the current state for the address of a link. A deleted workspace has none. */
@@ -184,7 +184,7 @@ export async function readChoices(
 }
 
 /** Whether the action changes anything. */
-export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
+export function hasEffect({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
 		// A newer topic ends the block on everything else, but what the link did can still be undone.
 		return !isTest && (all === 'page' || topic?.block === 'page' || topic?.isRequired === true);
@@ -195,17 +195,17 @@ export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOut
 async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: EventWriter): Promise<Unsubscribed> {
 	const {action} = item;
 	const status = await readStatus(trx, item);
-	if (isOptOut(action) && !changes(status, action)) {
-		return {status, announced: false};
+	if (isOptOut(action) && !hasEffect(status, action)) {
+		return {status, isAnnounced: false};
 	}
-	let announced = false;
+	let isAnnounced = false;
 	if (!status.isTest) {
 		await takeBack(trx, item, status.topic);
 	}
 	for (const topic of await optOut(trx, item, status, eventWriter)) {
-		announced = (await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter)) || announced;
+		isAnnounced = (await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter)) || isAnnounced;
 	}
-	return {status: await readStatus(trx, item), announced};
+	return {status: await readStatus(trx, item), isAnnounced};
 }
 
 const isOptOut = (action: Unsubscription['action']): action is OptOutAction =>
@@ -337,7 +337,7 @@ async function announceOnce(
 				occurredAt: at,
 				recordedAt: at,
 				detail: JSON.stringify(detail),
-				counted: false,
+				isCounted: false,
 			},
 		],
 		eventWriter,

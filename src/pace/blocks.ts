@@ -27,18 +27,18 @@ const oneMessage = /\b(?:messages?|mails?|e-?mails?|spam|senders?)\b/i;
  * would be rejected too. A rejection at MAIL is classified as one of the sender, so it must name our address.
  */
 export function isBlock(category: BounceCategory, reply: string): boolean {
-	const words = reply.replace(addresses, '').replace(links, '');
-	if (oneOfMany.test(words)) {
+	const text = reply.replace(addresses, '').replace(links, '');
+	if (oneOfMany.test(text)) {
 		return false;
 	}
 	// A link may name our address as well: `https://lists.example/?ip=192.0.2.1`.
-	const isOurs = ourAddress.test(reply.replace(addresses, '')) || ourHost.test(words);
+	const isOurs = ourAddress.test(reply.replace(addresses, '')) || ourHost.test(text);
 	switch (category) {
 		case 'block':
 		case 'reputation':
-			return isOurs || !oneMessage.test(words);
+			return isOurs || !oneMessage.test(text);
 		case 'sender':
-			return isOurs && blocked.test(words);
+			return isOurs && blocked.test(text);
 		default:
 			return false;
 	}

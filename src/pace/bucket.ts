@@ -5,7 +5,7 @@ const hair = 1e-6;
 /** A token bucket that never lets more than `perMinute` through in any minute. */
 export class Bucket {
 	readonly perMinute: number;
-	readonly #most: number;
+	readonly #max: number;
 	readonly #perMs: number;
 	#tokens: number;
 	#filledAt: number | null;
@@ -16,14 +16,14 @@ export class Bucket {
 	 */
 	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
 		this.perMinute = perMinute;
-		this.#most = perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / 60));
-		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#most + 1) / minute;
-		this.#tokens = Math.min(this.#most, held);
+		this.#max = perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / 60));
+		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#max + 1) / minute;
+		this.#tokens = Math.min(this.#max, held);
 		this.#filledAt = since;
 	}
 
 	#fill(now: number): void {
-		this.#tokens = Math.min(this.#most, this.#tokens + Math.max(0, now - (this.#filledAt ?? now)) * this.#perMs);
+		this.#tokens = Math.min(this.#max, this.#tokens + Math.max(0, now - (this.#filledAt ?? now)) * this.#perMs);
 		this.#filledAt = now;
 	}
 

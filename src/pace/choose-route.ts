@@ -103,7 +103,7 @@ export function chooseRoute(
 		return {...route, warmUp: null};
 	}
 	// IPv4 or IPv6 is chosen only when connecting, so both use the smaller share.
-	const least = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
+	const emptiest = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
 	const known = sourcesFor(
 		sources.filter(source => shareOf(source) === null),
 		destination,
@@ -112,9 +112,9 @@ export function chooseRoute(
 	return {
 		...route,
 		warmUp: {
-			source: least.address,
+			source: emptiest.address,
 			group: provider.name,
-			perDay: shareOf(least) as number,
+			perDay: shareOf(emptiest) as number,
 			overflow:
 				network.relays.length > 0
 					? smarthostRoute(network.relays, sources, network, destinations, provider)
@@ -307,13 +307,16 @@ function hostsDecideRetry({byMx, other}: Destinations): boolean {
 }
 
 /** Returns the longest wait of any schedule in use, in milliseconds. `usual` is the one from the settings. */
-export function maxWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
-	return Math.max(...ownRetries(destinations).map(({schedule}) => maxWait(schedule ?? usual)), maxWait(usual));
+export function maxWaitOfAll(destinations: Destinations, defaultSchedule: RetrySchedule): number {
+	return Math.max(
+		...ownRetries(destinations).map(({schedule}) => maxWait(schedule ?? defaultSchedule)),
+		maxWait(defaultSchedule),
+	);
 }
 
 /** Returns the shortest lifetime of any destination, in milliseconds, or `usual` if none is shorter. */
-export function minLifetimeOf(destinations: Destinations, usual: number): number {
-	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? usual), usual);
+export function minLifetimeOf(destinations: Destinations, defaultLifetime: number): number {
+	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? defaultLifetime), defaultLifetime);
 }
 
 function ownRetries({byDomain, byMx, other}: Destinations): OwnRetry[] {
@@ -321,10 +324,10 @@ function ownRetries({byDomain, byMx, other}: Destinations): OwnRetry[] {
 }
 
 function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Provider | undefined {
-	for (let rest = name; rest !== ''; rest = rest.slice(rest.indexOf('.') + 1)) {
-		const found = entries.get(rest);
-		if (found !== undefined || !rest.includes('.')) {
-			return found;
+	for (let suffix = name; suffix !== ''; suffix = suffix.slice(suffix.indexOf('.') + 1)) {
+		const entry = entries.get(suffix);
+		if (entry !== undefined || !suffix.includes('.')) {
+			return entry;
 		}
 	}
 	return undefined;

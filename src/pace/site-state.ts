@@ -23,7 +23,7 @@ export type SiteEnd = {
 	 */
 	readonly kind: 'answered' | 'throttled' | 'failed' | 'locked_out';
 	/** Whether any mail server replied at all. */
-	readonly spoke: boolean;
+	readonly hasReplied: boolean;
 	/** Rejections, each beginning with its code. */
 	readonly replies: readonly string[];
 	/** The reason, for people. */
@@ -58,7 +58,7 @@ export type SiteState = {
 	 */
 	connections: number;
 	/** Whether a mail server replied at the last attempt; `null` if unknown. */
-	answers: boolean | null;
+	isResponding: boolean | null;
 	/** The number of failed attempts in a row. */
 	failures: number;
 	/** How many attempts begun before the last halving are unfinished. Their failures do not halve again. */
@@ -93,7 +93,7 @@ export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): Si
 	const site: SiteState = {
 		pace,
 		connections: 1,
-		answers: null,
+		isResponding: null,
 		failures: 0,
 		stale: 0,
 		backoff: null,
@@ -112,8 +112,8 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 	if (site.pace === pace) {
 		return;
 	}
-	const shortened = site.mailsPerSession < site.pace.mailsPerSession;
-	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
+	const isShortened = site.mailsPerSession < site.pace.mailsPerSession;
+	site.mailsPerSession = Math.min(pace.mailsPerSession, isShortened ? site.mailsPerSession : pace.mailsPerSession);
 	site.connections = Math.min(site.connections, pace.connections);
 	site.pace = pace;
 	setRate(site, now);
@@ -121,7 +121,7 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 
 /** Notes that an unfinished attempt has received nothing for a while. The next one may not either. */
 export function fallSilent(site: SiteState): void {
-	site.answers = false;
+	site.isResponding = false;
 }
 
 /** Whether nothing may be attempted there now. */
@@ -146,9 +146,9 @@ function startWindow(site: SiteState, now: number): void {
 
 /** Sets the window. If it has reached this node's part, it grows along with that part. */
 function setWindow(site: SiteState, window: number, now: number): void {
-	const most = site.pace.connections;
-	const part = partOf(site, most, now);
-	site.connections = part > 0 && window >= part ? most : Math.min(window, most);
+	const max = site.pace.connections;
+	const part = partOf(site, max, now);
+	site.connections = part > 0 && window >= part ? max : Math.min(window, max);
 }
 
 /** Returns how many connections this node may have to the provider now; 0 while backing off or if others have them. */
@@ -183,8 +183,8 @@ export function mailsAllowed(site: SiteState, now: number): number {
 }
 
 /** Takes messages from the rate; a negative number returns them. */
-export function spend(site: SiteState, mails: number, now: number): void {
-	site.bucket?.take(mails, now);
+export function spend(site: SiteState, messages: number, now: number): void {
+	site.bucket?.take(messages, now);
 }
 
 function endSlow(site: SiteState, now: number): void {
@@ -195,9 +195,9 @@ function endSlow(site: SiteState, now: number): void {
 }
 
 /** Adjusts the limits after an attempt (R8.2, R8.3; like Postfix's scheduler). No wait is longer than `maxWait`. */
-export function tried(site: SiteState, end: SiteEnd, now: number, maxWait: number): SiteChange[] {
+export function noteAttempt(site: SiteState, end: SiteEnd, now: number, maxWait: number): SiteChange[] {
 	const changes: SiteChange[] = [];
-	site.answers = end.spoke;
+	site.isResponding = end.hasReplied;
 	switch (end.kind) {
 		case 'locked_out':
 			changes.push(...backOff(site, 'route', end.reason, now, maxWait));
@@ -293,9 +293,9 @@ function reactionTo(site: SiteState, reply: string, isBlock: boolean): PaceReact
 
 function commonReaction(site: SiteState, reply: string): PaceReaction | null {
 	for (const {text, reaction} of commonReactions) {
-		const found = text.exec(reply);
-		if (found) {
-			return reaction(found, site.mailsPerSession);
+		const match = text.exec(reply);
+		if (match) {
+			return reaction(match, site.mailsPerSession);
 		}
 	}
 	return null;
@@ -331,7 +331,7 @@ function react(site: SiteState, reaction: PaceReaction, reason: string, now: num
 type CommonReaction = {
 	readonly text: RegExp;
 	/** The reaction to a match, given how many messages a connection may carry now. */
-	readonly reaction: (found: RegExpExecArray, mailsPerSession: number) => PaceReaction;
+	readonly reaction: (match: RegExpExecArray, mailsPerSession: number) => PaceReaction;
 };
 
 const reputationMs = 90 * 60_000;
@@ -340,9 +340,9 @@ const reputationMs = 90 * 60_000;
 const commonReactions: readonly CommonReaction[] = [
 	{
 		text: /(?:max(?:imum)?|too many|limit)\D{0,40}?(\d{1,4})?\s?(?:messages|mails|e-?mails|transactions)\b.{0,20}\b(?:per|in|on|for) (?:this |one |a |each |the |single )*(?:connection|session)/i,
-		reaction: (found, now) => ({
+		reaction: (match, now) => ({
 			kind: 'mails_per_session',
-			mails: found[1] === undefined ? Math.max(1, Math.floor(now / 2)) : Math.max(1, Number(found[1])),
+			mails: match[1] === undefined ? Math.max(1, Math.floor(now / 2)) : Math.max(1, Number(match[1])),
 		}),
 	},
 	{
@@ -366,8 +366,8 @@ export function setRate(site: SiteState, now: number): void {
 /** Returns what to remember about a provider across a restart, or `null` if nothing limits it. */
 export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite | null {
 	const {backoff, slow, pace} = site;
-	const shortened = site.mailsPerSession < pace.mailsPerSession;
-	if (!backoff && !slow && !shortened && Math.floor(site.connections) >= pace.connections) {
+	const isShortened = site.mailsPerSession < pace.mailsPerSession;
+	if (!backoff && !slow && !isShortened && Math.floor(site.connections) >= pace.connections) {
 		return null;
 	}
 	const wall = (at: number) => Math.round(now + at - monotonic);
@@ -381,7 +381,7 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 		slowUntil: slow && wall(slow.until),
 		slowPerMinute: slow?.perMinute ?? null,
 		slowConnections: slow?.connections ?? null,
-		mailsPerSession: shortened ? site.mailsPerSession : null,
+		mailsPerSession: isShortened ? site.mailsPerSession : null,
 	};
 }
 
@@ -406,7 +406,7 @@ function restoreBackoff(site: SiteState, saved: SavedSite, {now, monotonic}: Mom
 	if (saved.suspendedUntil === null) {
 		return;
 	}
-	site.answers = false;
+	site.isResponding = false;
 	site.backoff = {
 		until: monotonic + Math.min(saved.suspendedUntil - now, cap),
 		step: saved.step,
@@ -440,8 +440,8 @@ export function takeOver(
 	maxWait: number,
 ): void {
 	const {now, monotonic} = moment;
-	const isLonger = (until: number, mine: {readonly until: number} | null) =>
-		mine === null || until - now > mine.until - monotonic + sameMs;
+	const isLonger = (until: number, own: {readonly until: number} | null) =>
+		own === null || until - now > own.until - monotonic + sameMs;
 	const suspendedUntil = after?.suspendedUntil ?? null;
 	if (suspendedUntil === null) {
 		if (partOf(site, 1, monotonic) === 0) {

@@ -26,7 +26,7 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** Threads start with the first job and exit after this long without one (ms). If absent, they always run. */
 	readonly restMs?: number | undefined;
 	/** Receives what a thread sends besides results. */
-	readonly receive?: (message: Message, answer: (order: Order) => void) => void;
+	readonly receive?: (message: Message, respond: (order: Order) => void) => void;
 	readonly observer: ThreadObserver;
 };
 
@@ -43,11 +43,11 @@ type Task<Job, Result> = {
 	readonly bytes: number;
 	readonly resolve: (end: WorkEnd<Result>) => void;
 	/** Whether it may have killed a thread, so that it runs once more, alone. */
-	suspected: boolean;
+	isSuspected: boolean;
 };
 
 /** The job at which a thread was last observed, and how much of its time is used since. */
-type Seen = {readonly begun: number; readonly state: () => WorkState};
+type Observation = {readonly begun: number; readonly state: () => WorkState};
 
 type Member<Job, Result, Order, Message> = {
 	readonly thread: Thread<Order | ToWorker<Job>, FromWorker<Result> | Message>;
@@ -56,14 +56,14 @@ type Member<Job, Result, Order, Message> = {
 	held: Array<Task<Job, Result>>;
 	/** How many results the thread has returned since its start. */
 	answered: number;
-	seen: Seen;
-	starved: boolean;
+	observed: Observation;
+	isStarved: boolean;
 };
 
 const watchMs = 250;
 /** A thread that holds more than this part of a batch is busy. */
 const busyShare = 0.25;
-const atNone: Seen = {begun: 0, state: () => 'within'};
+const atNone: Observation = {begun: 0, state: () => 'within'};
 
 /**
  * Threads for work on untrusted input. Each job has limits on time and memory, enforced from outside the thread. A job
@@ -75,7 +75,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	readonly #options: ForeignWorkOptions<Job, Result, Order, Message>;
 	readonly #members: ReadonlyArray<Member<Job, Result, Order, Message>>;
 	readonly #waiting: Array<Task<Job, Result>> = [];
-	#resting: NodeJS.Timeout | undefined;
+	#idleTimer: NodeJS.Timeout | undefined;
 	#watching: NodeJS.Timeout | undefined;
 	#isStopped = false;
 
@@ -93,7 +93,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 				resolve({ok: false, why: 'stopped'});
 				return;
 			}
-			this.#waiting.push({job, bytes: this.#options.bytesOf(job), resolve, suspected: false});
+			this.#waiting.push({job, bytes: this.#options.bytesOf(job), resolve, isSuspected: false});
 			// Jobs that arrive together are sent together.
 			if (this.#waiting.length === 1) {
 				setImmediate(() => this.#feed());
@@ -110,7 +110,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 
 	async stop(): Promise<void> {
 		this.#isStopped = true;
-		clearTimeout(this.#resting);
+		clearTimeout(this.#idleTimer);
 		clearInterval(this.#watching);
 		for (const task of [...this.#members.flatMap(({held}) => held), ...this.#waiting.splice(0)]) {
 			task.resolve({ok: false, why: 'stopped'});
@@ -131,8 +131,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 						Object.assign(member, {
 							shared: new Int32Array(memory),
 							answered: 0,
-							seen: atNone,
-							starved: false,
+							observed: atNone,
+							isStarved: false,
 						});
 						return spawn(memory);
 					},
@@ -146,8 +146,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			shared: new Int32Array(progress.slots),
 			held: [],
 			answered: 0,
-			seen: atNone,
-			starved: false,
+			observed: atNone,
+			isStarved: false,
 		};
 		return member;
 	}
@@ -167,13 +167,13 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	/** Sends jobs to the thread that holds the fewest, to balance the threads with as few messages as possible. */
 	#feed(): void {
 		const {restMs} = this.#options;
-		clearTimeout(this.#resting);
+		clearTimeout(this.#idleTimer);
 		if (this.#waiting.length > 0 || restMs === undefined) {
 			this.#start();
 		}
 		const running = this.#members.filter(({thread}) => thread.isRunning);
 		while (this.#waiting.length > 0 && running.length > 0) {
-			const member = running.reduce((least, one) => (one.held.length < least.held.length ? one : least));
+			const member = running.reduce((idlest, one) => (one.held.length < idlest.held.length ? one : idlest));
 			const all = running.reduce((sum, {held}) => sum + held.length, this.#waiting.length);
 			const tasks = this.#takeFor(member, Math.ceil(all / running.length) - member.held.length);
 			if (tasks.length === 0) {
@@ -184,7 +184,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			member.thread.post({kind: 'work', jobs: tasks.map(({job}) => job)});
 		}
 		if (restMs !== undefined && this.#members.every(({held}) => held.length === 0)) {
-			this.#resting = setTimeout(() => this.#rest(), restMs).unref();
+			this.#idleTimer = setTimeout(() => this.#suspend(), restMs).unref();
 		}
 	}
 
@@ -195,19 +195,19 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		}
 	}
 
-	#rest(): void {
+	#suspend(): void {
 		clearInterval(this.#watching);
 		this.#watching = undefined;
 		for (const {thread} of this.#members) {
-			thread.rest();
+			thread.suspend();
 		}
 	}
 
 	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
 		const {batchSize, maxHeld, maxBytes} = this.#options;
-		const most = Math.min(batchSize, share, maxHeld - held.length);
+		const max = Math.min(batchSize, share, maxHeld - held.length);
 		// A busy thread waits for a full batch. Otherwise batches would stay small, and each costs a message both ways.
-		if (held.length > batchSize * busyShare && most < batchSize) {
+		if (held.length > batchSize * busyShare && max < batchSize) {
 			return [];
 		}
 		let bytes = held.reduce((sum, task) => sum + task.bytes, 0);
@@ -215,7 +215,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		let count = 0;
 		for (const task of this.#waiting) {
 			bytes += task.bytes;
-			if (count >= most || (before && (before.suspected || task.suspected || bytes > maxBytes))) {
+			if (count >= max || (before && (before.isSuspected || task.isSuspected || bytes > maxBytes))) {
 				break;
 			}
 			before = task;
@@ -228,23 +228,23 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		if (this.#isStopped) {
 			return;
 		}
-		const {held, shared, answered, starved} = member;
+		const {held, shared, answered, isStarved} = member;
 		const at = Atomics.load(shared, progress.begun) - 1 - answered;
 		const isWorking = Atomics.load(shared, progress.working) === 1;
 		const culprit = isWorking || at >= 0 ? held[at] : undefined;
-		const wasSuspected = culprit?.suspected === true;
+		const wasSuspected = culprit?.isSuspected === true;
 		// The thread died after these jobs, before sending their results. Each runs alone to find out which one did it.
 		for (const task of isWorking ? [] : held.slice(0, Math.max(0, at))) {
-			task.suspected = true;
+			task.isSuspected = true;
 		}
 		member.held = [];
 		this.#waiting.unshift(...held.filter(task => task !== culprit));
-		if (culprit && starved) {
+		if (culprit && isStarved) {
 			culprit.resolve({ok: false, why: 'starved'});
 		} else if (culprit && wasSuspected) {
 			culprit.resolve({ok: false, why: 'spent'});
 		} else if (culprit) {
-			culprit.suspected = true;
+			culprit.isSuspected = true;
 			this.#giveBack(culprit.job);
 			this.#waiting.push(culprit);
 		}
@@ -254,7 +254,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	#giveBack(like: Job): void {
 		const {alike} = this.#options;
 		for (const task of alike ? this.#waiting.splice(0) : []) {
-			if (alike && !task.suspected && alike.kindOf(task.job) === alike.kindOf(like)) {
+			if (alike && !task.isSuspected && alike.kindOf(task.job) === alike.kindOf(like)) {
 				task.resolve({ok: true, result: alike.result});
 			} else {
 				this.#waiting.push(task);
@@ -267,19 +267,19 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		for (const member of this.#members) {
 			const begun = Atomics.load(member.shared, progress.begun);
 			if (!member.thread.isRunning || Atomics.load(member.shared, progress.working) === 0) {
-				member.seen = atNone;
+				member.observed = atNone;
 				continue;
 			}
-			if (begun !== member.seen.begun) {
-				member.seen = {begun, state: limitWork(limitMs, this.#options)};
+			if (begun !== member.observed.begun) {
+				member.observed = {begun, state: limitWork(limitMs, this.#options)};
 				continue;
 			}
-			const state = member.seen.state();
+			const state = member.observed.state();
 			if (state !== 'within') {
-				member.seen = {begun, state: atNone.state};
-				member.starved = state === 'starved';
+				member.observed = {begun, state: atNone.state};
+				member.isStarved = state === 'starved';
 				observer.workerEnded(
-					`${name}: ${noun} took longer than ${limitMs} ms${member.starved ? ', without CPU time' : ''}`,
+					`${name}: ${noun} took longer than ${limitMs} ms${member.isStarved ? ', without CPU time' : ''}`,
 				);
 				member.thread.kill();
 			}
@@ -358,7 +358,7 @@ export class Thread<Order, Message> {
 	}
 
 	/** Stops the thread until the next `start`. */
-	rest(): void {
+	suspend(): void {
 		this.kill();
 		this.#worker = null;
 	}

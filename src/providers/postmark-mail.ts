@@ -12,9 +12,9 @@ const metadata = 'x-pm-metadata-';
  * `X-PM-KeepID` preserves the Message-ID. Returns a text if something would be lost.
  */
 export function postmarkMail(data: Buffer, to: string): object | string {
-	const {root, fault} = readMail(data, data.length);
-	if (fault !== null) {
-		return fault;
+	const {root, fault: problem} = readMail(data, data.length);
+	if (problem !== null) {
+		return problem;
 	}
 	const {fields} = root;
 	const textOf = (name: string) => decodeWords(findField(fields, name) ?? '');
@@ -22,9 +22,9 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	const bodyOf = (type: string) =>
 		leaves.find(part => part.type === type && !/^attachment/i.test(partField(part, 'disposition')));
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
-	const kept = fields
+	const headers = fields
 		.filter(({name}) => !left.test(name))
-		.map(({name, value}) => ({Name: shown(name), Value: value}));
+		.map(({name, value}) => ({Name: capitalizeName(name), Value: value}));
 	const ofMail = {
 		From: parseMailbox(findField(fields, 'from') ?? ''),
 		To: to,
@@ -36,7 +36,7 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	};
 	return {
 		...Object.fromEntries(Object.entries(ofMail).filter(([, value]) => value !== '')),
-		Headers: [...kept, {Name: 'X-PM-KeepID', Value: 'true'}],
+		Headers: [...headers, {Name: 'X-PM-KeepID', Value: 'true'}],
 		Metadata: Object.fromEntries(fields.flatMap(toMetadata)),
 		Attachments: leaves.filter(part => part !== html && part !== text).map(toAttachment),
 	};
@@ -54,7 +54,7 @@ function parseMailbox(value: string): string {
 const partField = ({fields}: Part, name: string) => findField(fields, `content-${name}`) ?? '';
 
 /** Capitalizes a field name that is in lower case. */
-const shown = (name: string) => name.replace(/(?:^|-)[a-z]/g, letter => letter.toUpperCase());
+const capitalizeName = (name: string) => name.replace(/(?:^|-)[a-z]/g, letter => letter.toUpperCase());
 
 function toMetadata({name, value}: Field): Array<readonly [string, string]> {
 	return name.startsWith(metadata) ? [[name.slice(metadata.length), value]] : [];

@@ -17,7 +17,7 @@ export function findHeader({headers}: Incoming, name: string): string {
 }
 
 /** Compares two texts in constant time, except that different lengths return early. */
-export function same(a: string, b: string): boolean {
+export function isEqual(a: string, b: string): boolean {
 	const [left, right] = [Buffer.from(a), Buffer.from(b)];
 	return left.length === right.length && timingSafeEqual(left, right);
 }
@@ -38,9 +38,9 @@ export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array
 export function hasSecret(incoming: Incoming, secret: string): boolean {
 	const authorization = findHeader(incoming, 'authorization');
 	const [, scheme = '', credentials = ''] = /^(basic|bearer) +(\S+)$/i.exec(authorization) ?? [];
-	const given =
+	const candidates =
 		scheme.toLowerCase() === 'basic' ? splitOnce(Buffer.from(credentials, 'base64').toString()) : [credentials];
-	return [...given, findHeader(incoming, 'x-mailctl-secret')].map(one => same(one, secret)).includes(true);
+	return [...candidates, findHeader(incoming, 'x-mailctl-secret')].map(one => isEqual(one, secret)).includes(true);
 }
 
 function splitOnce(text: string): string[] {

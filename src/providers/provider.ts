@@ -71,12 +71,12 @@ export const refName = 'mailctl-ref';
 /** A JSON object from an untrusted source. */
 export type Fields = JsonObject;
 
-const longest = 4096;
+const maxTextLength = 4096;
 const maxListed = 100;
 
 /** Returns a text up to a limit, or a number as text. Empty for anything else. */
 export function textOf(value: unknown): string {
-	return typeof value === 'string' ? value.slice(0, longest) : typeof value === 'number' ? String(value) : '';
+	return typeof value === 'string' ? value.slice(0, maxTextLength) : typeof value === 'number' ? String(value) : '';
 }
 
 /** Like `textOf`, but returns `null` instead of an empty text. */

@@ -1,6 +1,6 @@
 import {parsedJson} from '../kit/exact-json.ts';
 import {hourMs} from '../kit/time.ts';
-import {findHeader, hmacHex, isRecent, isSignedBy, same} from './proofs.ts';
+import {findHeader, hmacHex, isEqual, isRecent, isSignedBy} from './proofs.ts';
 import {
 	bare,
 	codeOf,
@@ -95,7 +95,7 @@ export const mailgun: Provider = {
 		// Both are joined without a separator, so the timestamp must be digits, or part of the token could move into
 		// it.
 		return (
-			same(textOf(signature).toLowerCase(), expected) &&
+			isEqual(textOf(signature).toLowerCase(), expected) &&
 			/^\d+$/.test(seconds) &&
 			isRecent(Number(seconds) * 1000, now, mailgunMs)
 		);
@@ -153,7 +153,7 @@ export const generic: Provider = {
 		const timestamp = findHeader(incoming, 'x-webhook-timestamp');
 		const signature = findHeader(incoming, 'x-webhook-signature');
 		const expected = `sha256=${hmacHex(secret, `${timestamp}.`, incoming.body)}`;
-		return same(signature, expected) && Math.abs(now - Number(timestamp) * 1000) <= toleranceMs;
+		return isEqual(signature, expected) && Math.abs(now - Number(timestamp) * 1000) <= toleranceMs;
 	},
 	events: parseBatch,
 	read(event) {

@@ -59,8 +59,9 @@ export const postmark: Provider = {
 /** Bounces and complaints that suppress an address are also reported by their own, more detailed events. */
 function postmarkKind({RecordType, Type, SuppressSending, SuppressionReason, Origin}: Fields): unknown {
 	if (RecordType === 'SubscriptionChange') {
-		const asked = SuppressSending === true && SuppressionReason === 'ManualSuppression' && Origin === 'Recipient';
-		return asked ? 'Unsubscribe' : RecordType;
+		const isUnsubscribe =
+			SuppressSending === true && SuppressionReason === 'ManualSuppression' && Origin === 'Recipient';
+		return isUnsubscribe ? 'Unsubscribe' : RecordType;
 	}
 	return RecordType === 'Bounce' && Object.hasOwn(postmarkKinds, textOf(Type)) ? Type : RecordType;
 }

@@ -20,7 +20,7 @@ import type {ClaimPermit, ClaimResult, TravelTerms} from './claim-permit.ts';
 import type {QueueClaims, QueueObserver} from './queue-claims.ts';
 
 /** A finished message for one recipient, ready to be sent. */
-export type Made = {
+export type ComposedMessage = {
 	readonly mail: Uint8Array;
 	readonly subject: string;
 	readonly envelopeFrom: string;
@@ -42,10 +42,12 @@ export type Unmade = {
 	readonly reason: string;
 	readonly message: string;
 	readonly waitMs?: number;
-	readonly ours?: boolean;
+	readonly isOurs?: boolean;
 };
 
-export type Rendered = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
+export type Rendered =
+	| {readonly ok: true; readonly message: ComposedMessage}
+	| {readonly ok: false; readonly unmade: Unmade};
 
 /** Prepares messages. */
 export type MessageRendering = {
@@ -63,7 +65,7 @@ export type MessageDelivery = {
 	 */
 	readonly deliver: (
 		recipient: Claimed,
-		made: Made,
+		rendered: ComposedMessage,
 		route: Omit<Route, 'warmUp'>,
 		connections: number,
 		endsAt: number,
@@ -100,13 +102,13 @@ export type AttemptsOptions = {
 };
 
 /** A finished attempt before it is evaluated. `made` is `null` if the message was not rendered. */
-type Ended = Pick<JudgedTry, 'result' | 'made'>;
-type Tried = Ended & Pick<JudgedTry, 'crashes'>;
+type Ended = Pick<JudgedTry, 'result' | 'rendered'>;
+type UnjudgedAttempt = Ended & Pick<JudgedTry, 'crashes'>;
 
 /** Phases before the mail server has accepted our session. A reply in one of them says nothing about the message. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
 /** The simulator always counts as healthy. */
-const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
+const well: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
 
 /**
  * Takes recipients through their attempts: claim, render, deliver, settle. Determines the consequences for the
@@ -132,8 +134,8 @@ export class Attempts {
 
 	async #attempt(permit: ClaimPermit, recipient: Claimed): Promise<void> {
 		const {rendering, delivery} = this.#options;
-		const tried = await this.#try(permit, recipient);
-		const {recorded, end} = this.#evaluate(permit, recipient, tried);
+		const attempt = await this.#try(permit, recipient);
+		const {recorded, end} = this.#evaluate(permit, recipient, attempt);
 		await this.#claims.record(recorded);
 		rendering.release(recipient);
 		delivery.recorded(recipient);
@@ -144,7 +146,7 @@ export class Attempts {
 	 * Makes the attempt and handles exceptions. The first unexpected error releases the recipient, the second one fails
 	 * it. An unavailable store is not held against the recipient.
 	 */
-	async #try(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
+	async #try(permit: ClaimPermit, recipient: Claimed): Promise<UnjudgedAttempt> {
 		const {isUnavailable, observer} = this.#options;
 		try {
 			return {...(await this.#send(permit, recipient)), crashes: recipient.crashes};
@@ -185,31 +187,31 @@ export class Attempts {
 		if (terms === null || isOver()) {
 			return unsent({kind: 'released'});
 		}
-		const {subject, firstLink, links} = rendered.made;
+		const {subject, firstLink, links} = rendered.message;
 		const {route, connections, precedence} = terms;
-		const result = await delivery.deliver(recipient, rendered.made, route, connections, endsAt, precedence);
-		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
+		const result = await delivery.deliver(recipient, rendered.message, route, connections, endsAt, precedence);
+		return {result: await this.#endDoubtful(recipient, result), rendered: {subject, firstLink, links}};
 	}
 
 	/** Determines what to record about the attempt, and what the attempt says about the provider. */
 	#evaluate(
 		permit: ClaimPermit,
 		recipient: Claimed,
-		tried: Tried,
+		attempt: UnjudgedAttempt,
 	): {readonly recorded: JudgedTry; readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
-			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
+			const end = isSimulated ? well : siteEnd(attempt.result, permit.route, recipient.destination);
 			// A problem between this machine and its relay is not the message's, so the attempt does not count (R1.8).
-			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {recorded: this.#judged(recipient, {...tried, result}, permit.route.retry), end};
+			const result = end?.kind === 'locked_out' ? givenBack(attempt.result, end.reason) : attempt.result;
+			return {recorded: this.#judged(recipient, {...attempt, result}, permit.route.retry), end};
 		} catch (error) {
 			this.#options.observer.faulted(error, recipient);
-			const {outcome, sentAt} = tried.result;
+			const {outcome, sentAt} = attempt.result;
 			// A message that a mail server has accepted must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 			const {result} = this.#unsent(recipient, outcome, sentAt);
-			const ended = isTaken ? {...tried, result} : this.#faulty(recipient, error);
+			const ended = isTaken ? {...attempt, result} : this.#faulty(recipient, error);
 			return {recorded: this.#judged(recipient, ended, permit.route.retry), end: null};
 		}
 	}
@@ -248,7 +250,7 @@ export class Attempts {
 			: result;
 	}
 
-	#faulty(recipient: Claimed, error: unknown): Tried {
+	#faulty(recipient: Claimed, error: unknown): UnjudgedAttempt {
 		const crashes = recipient.crashes + 1;
 		const outcome: Outcome =
 			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
@@ -258,15 +260,15 @@ export class Attempts {
 	/** Returns an outcome that was reached without an SMTP session. */
 	#unsent({id: recipientId}: Claimed, outcome: Outcome, sentAt: string | null = null): Ended {
 		const at = storeTime(this.#options.clock.now());
-		return {result: {recipientId, outcome, attempts: [], sentAt, at}, made: null};
+		return {result: {recipientId, outcome, attempts: [], sentAt, at}, rendered: null};
 	}
 
-	#judged(recipient: Claimed, tried: Tried, own: OwnRetry): JudgedTry {
+	#judged(recipient: Claimed, attempt: UnjudgedAttempt, own: OwnRetry): JudgedTry {
 		const {fixedWaitOf, clock, random} = this.#options;
 		const fixedWaitMs = fixedWaitOf(recipient);
 		const verdict = decideNext(
 			{
-				result: tried.result,
+				result: attempt.result,
 				acceptedAt: startOf(recipient),
 				attempts: recipient.attempts,
 				sentBefore: recipient.sent_at !== null,
@@ -277,7 +279,7 @@ export class Attempts {
 			clock.now(),
 			random,
 		);
-		return {...tried, recipient: triedPart(recipient), verdict};
+		return {...attempt, recipient: triedPart(recipient), verdict};
 	}
 
 	#retryOf(recipient: Claimed, own: OwnRetry): Retry {
@@ -287,11 +289,11 @@ export class Attempts {
 	}
 }
 
-function unmadeOutcome({reason, message, waitMs, ours}: Unmade): Outcome {
+function unmadeOutcome({reason, message, waitMs, isOurs}: Unmade): Outcome {
 	if (waitMs === undefined) {
 		return {kind: 'errored', reason, message};
 	}
-	return ours
+	return isOurs
 		? {kind: 'released', reason: message, waitMs}
 		: {kind: 'deferred', category: 'system', reason: message, waitMs};
 }
@@ -306,11 +308,11 @@ export function siteEnd(
 	{site, terms}: Pick<Route, 'site' | 'terms'>,
 	destination: string,
 ): SiteEnd | null {
-	const taken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-	const spoke = taken || attempts.some(attempt => attempt.code !== null || !isUnheard(attempt));
+	const isAccepted = outcome.kind === 'delivered' || outcome.kind === 'relayed';
+	const hasReplied = isAccepted || attempts.some(attempt => attempt.code !== null || !isUnheard(attempt));
 	const replies = attempts.filter(({code}) => code !== null && code >= 400).map(replyText);
-	const about = (kind: SiteEnd['kind'], reason = ''): SiteEnd => ({kind, spoke, replies, reason});
-	if (taken) {
+	const about = (kind: SiteEnd['kind'], reason = ''): SiteEnd => ({kind, hasReplied, replies, reason});
+	if (isAccepted) {
 		return about('answered');
 	}
 	const last = attempts.at(-1);
@@ -318,7 +320,7 @@ export function siteEnd(
 		// A relay may repeat what another mail server said, so its refusal does not block the provider.
 		const isOurs = outcome.kind === 'bounced' && terms.nextHop.kind === 'mx';
 		const isBlocked = isOurs && isBlock(outcome.category, replies.at(-1) ?? '');
-		return last && spoke ? {...about('answered'), isBlock: isBlocked} : null;
+		return last && hasReplied ? {...about('answered'), isBlock: isBlocked} : null;
 	}
 	if (outcome.category === 'config' && terms.nextHop.kind === 'relay') {
 		return about('locked_out', outcome.reason);
@@ -348,15 +350,15 @@ function isUnheard({phase, isSilent}: Attempt): boolean {
 
 /** Whether the domain's MTA-STS or DANE policy forbade delivery. That says nothing about a shared mail server. */
 function isForbidden({tlsResult, phase}: Attempt): boolean {
-	const demanded =
+	const isTlsEnforced =
 		tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
-	return demanded && handshake.has(phase);
+	return isTlsEnforced && handshake.has(phase);
 }
 
 /** Whether the mail server wants less from us (421, 4.7.x except greylisting) or hung up (RFC 5321 §3.8, R8.2). */
 function isThrottled({code, enhanced}: Attempt, category: string): boolean {
-	const limits = code === 421 || category === 'rate' || (enhanced?.startsWith('4.7.') ?? false);
-	return code === null || (limits && category !== 'greylist');
+	const isRateLimit = code === 421 || category === 'rate' || (enhanced?.startsWith('4.7.') ?? false);
+	return code === null || (isRateLimit && category !== 'greylist');
 }
 
 function replyText({code, reply}: Attempt): string {

@@ -192,8 +192,8 @@ export class Capacity {
 			return 1;
 		}
 		const ofUnproven = Math.ceil(this.#maxUnproven * (phaseOf(rank) === 'late' ? backlogShare : 1));
-		const most = pool === 'proven' ? this.#maxInFlight : ofUnproven;
-		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
+		const max = pool === 'proven' ? this.#maxInFlight : ofUnproven;
+		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), max) / 4));
 	}
 
 	/** Takes capacity for recipients of the claim; a negative number returns it. */

@@ -43,9 +43,9 @@ export function travelTerms({site, route, queue}: ClaimPermit, now: Moment): Tra
 		return null;
 	}
 	const {mailsPerSession} = site.state;
-	const lowered = mailsPerSession < route.terms.mailsPerSession;
+	const isLowered = mailsPerSession < route.terms.mailsPerSession;
 	const isHigh = queue.priority === 'high';
 	const leaves = keptFrom(site, queue, now.monotonic);
 	const precedence = isHigh || leaves > 0 ? {isHigh, leaves} : null;
-	return {connections, precedence, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
+	return {connections, precedence, route: isLowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
 }

@@ -1,7 +1,7 @@
 import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {SentToday} from '../pace/choose-route.ts';
-import {fallSilent, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
+import {fallSilent, noteAttempt, type SiteChange, type SiteEnd, type SiteState, spend} from '../pace/site-state.ts';
 import {Agenda} from './agenda.ts';
 import {Capacity, type CapacityOptions, type StartPool, type Turn} from './capacity.ts';
 import type {ClaimPermit, ClaimResult} from './claim-permit.ts';
@@ -79,8 +79,8 @@ export class DestinationQueues {
 	/** Mail for this queue was just accepted and is due now. */
 	arrived(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
-		const isNews = !queue.fresh;
-		queue.fresh = true;
+		const isNews = !queue.hasNewMail;
+		queue.hasNewMail = true;
 		if (isNews || queue.state !== 'ready') {
 			this.#wake(queue, now);
 		}
@@ -89,13 +89,13 @@ export class DestinationQueues {
 	/** Whether the queue's mail waits here for its turn or for a claim to finish. */
 	isWaiting(key: QueueKey): boolean {
 		const queue = this.#queues.get(queueKeyText(key));
-		return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.again);
+		return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.shouldRecheck);
 	}
 
 	/** The store has due mail that another node accepted or released. */
 	noticed(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
-		queue.fresh ||= queue.state === 'idle';
+		queue.hasNewMail ||= queue.state === 'idle';
 		this.#wake(queue, now);
 	}
 
@@ -110,7 +110,7 @@ export class DestinationQueues {
 	}
 
 	/** The first recipient of this queue in the store is due at `at`; others may follow. */
-	found(key: QueueKey, at: number, now: Moment): void {
+	scanned(key: QueueKey, at: number, now: Moment): void {
 		this.#queueOf(key).asksNext ||= at <= now.now;
 		this.due(key, at, now);
 	}
@@ -131,12 +131,12 @@ export class DestinationQueues {
 	suspend(destinations: ReadonlySet<string>, now: Moment): void {
 		this.#suspended = destinations;
 		for (const queue of this.#waiting) {
-			const stops = destinations.has(queue.destination);
-			if (stops && queue.state !== 'suspended') {
+			const isSuspended = destinations.has(queue.destination);
+			if (isSuspended && queue.state !== 'suspended') {
 				this.#lookUps.remove(queue);
 				this.#unplace(queue);
 				queue.state = 'suspended';
-			} else if (!stops && queue.state === 'suspended') {
+			} else if (!isSuspended && queue.state === 'suspended') {
 				this.#wakeAgain(queue, now);
 			}
 		}
@@ -161,7 +161,7 @@ export class DestinationQueues {
 	/** The queue has due work: it now waits for its turn, for its route or for the operator. */
 	#wake(queue: DestinationQueue, now: Moment): void {
 		if (queue.state === 'claiming') {
-			queue.again = true;
+			queue.shouldRecheck = true;
 			return;
 		}
 		if (queue.state === 'idle') {
@@ -189,8 +189,8 @@ export class DestinationQueues {
 	}
 
 	/** Returns the next queue whose route is to be looked up. `backlog` also allows mail that was attempted before. */
-	nextToFind(backlog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
-		return this.#lookUps.next(backlog, may);
+	nextToFind(shouldIncludeBacklog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
+		return this.#lookUps.next(shouldIncludeBacklog, may);
 	}
 
 	/** Read this before a look-up and pass it to `placed`: a route from before a renewal is not valid. */
@@ -354,10 +354,10 @@ export class DestinationQueues {
 		}
 	}
 
-	#permit(queue: DestinationQueue, ready: Rank, most: number, now: Moment): ClaimPermit {
+	#permit(queue: DestinationQueue, ready: Rank, max: number, now: Moment): ClaimPermit {
 		const {own, route, site, foundAt} = queue.placed as NonNullable<DestinationQueue['placed']>;
 		const counted = route === own ? own.warmUp : null;
-		const limit = counted ? Math.min(most, this.#sentToday.left(counted, now.now)) : most;
+		const limit = counted ? Math.min(max, this.#sentToday.left(counted, now.now)) : max;
 		const permit: ClaimPermit = {
 			queue,
 			site,
@@ -366,7 +366,7 @@ export class DestinationQueues {
 			pool: poolOf(site),
 			limit,
 			asksNext: queue.asksNext,
-			newestFirst: queue.fresh && queue.asksNext,
+			newestFirst: queue.hasNewMail && queue.asksNext,
 			warmUp: counted && this.#sentToday.dayOf(counted, now.now),
 		};
 		queue.state = 'claiming';
@@ -397,17 +397,17 @@ export class DestinationQueues {
 		if (queue.priority !== 'high') {
 			laneAt(site, queue.workspaceId).claiming[queue.priority]--;
 		}
-		const spent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
+		const isSpent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
 		if (free === 0) {
 			queue.asksNext ||= asksNext;
 		} else if (result.nextDue !== null) {
 			this.#waitUntil(queue, result.nextDue);
 		}
-		if (free === 0 || queue.again || spent) {
-			queue.again = false;
+		if (free === 0 || queue.shouldRecheck || isSpent) {
+			queue.shouldRecheck = false;
 			this.#wake(queue, now);
 		} else {
-			queue.fresh = false;
+			queue.hasNewMail = false;
 			this.#rest(queue);
 		}
 		forgetLane(site, queue.workspaceId);
@@ -422,7 +422,7 @@ export class DestinationQueues {
 		this.#capacity.take(permit, -1);
 		if (end) {
 			this.#change(site, state => {
-				changes = tried(state, end, now.monotonic, maxWaitOf(route, this.#options.retry()));
+				changes = noteAttempt(state, end, now.monotonic, maxWaitOf(route, this.#options.retry()));
 			});
 		}
 		this.#capacity.enlist(site, now);
@@ -460,7 +460,7 @@ export class DestinationQueues {
 	leave(site: Site): void {
 		for (const queue of readyQueues(site)) {
 			queue.state = 'idle';
-			queue.fresh = false;
+			queue.hasNewMail = false;
 			this.#waiting.delete(queue);
 			this.#capacity.unqueue(queue, site);
 			this.#rest(queue);

@@ -6,7 +6,7 @@ const timesFree = {shared: 1, alone: 3};
 
 /** Slots that workspaces share. No workspace can take all of them, and one that has none always finds some. */
 export class FairSlots {
-	readonly #taken = new Map<string, number>();
+	readonly #used = new Map<string, number>();
 	#total = 0;
 
 	get total(): number {
@@ -15,20 +15,20 @@ export class FairSlots {
 
 	/** Takes slots; a negative number returns them. */
 	take(workspaceId: string, slots: number): void {
-		const taken = (this.#taken.get(workspaceId) ?? 0) + slots;
+		const used = (this.#used.get(workspaceId) ?? 0) + slots;
 		this.#total += slots;
-		if (taken > 0) {
-			this.#taken.set(workspaceId, taken);
+		if (used > 0) {
+			this.#used.set(workspaceId, used);
 		} else {
-			this.#taken.delete(workspaceId);
+			this.#used.delete(workspaceId);
 		}
 	}
 
 	/** Returns how many free slots (or of a share of them) the workspace may take. `isAlone`: no other is waiting. */
 	allowance(workspaceId: string, free: number, isAlone: boolean, share = 1): number {
-		const taken = this.#taken.get(workspaceId) ?? 0;
-		const times = share * (isAlone && taken === this.#total ? timesFree.alone : timesFree.shared);
+		const used = this.#used.get(workspaceId) ?? 0;
+		const times = share * (isAlone && used === this.#total ? timesFree.alone : timesFree.shared);
 		// Each slot that is taken leaves one fewer free.
-		return Math.max(0, Math.ceil((times * free - taken) / (1 + times)));
+		return Math.max(0, Math.ceil((times * free - used) / (1 + times)));
 	}
 }

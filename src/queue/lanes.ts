@@ -82,14 +82,14 @@ export function readyQueues({lanes}: Site): DestinationQueue[] {
 export type Entry = {readonly workspaceId: string; readonly rank: Rank};
 
 /** Returns the workspaces with mail of this phase that the provider may start now, in the order of their turns. */
-export function readyWorkspaces(site: Site, phase: Phase, most: number, monotonic: number): Entry[] {
+export function readyWorkspaces(site: Site, phase: Phase, max: number, monotonic: number): Entry[] {
 	const may = {
-		high: ownCapacity(site, 'high', most, monotonic) > 0,
-		other: ownCapacity(site, 'fresh', most, monotonic) > 0,
+		high: ownCapacity(site, 'high', max, monotonic) > 0,
+		other: ownCapacity(site, 'fresh', max, monotonic) > 0,
 	};
-	const found: Entry[] = [];
+	const entries: Entry[] = [];
 	if (!(may.high || may.other)) {
-		return found;
+		return entries;
 	}
 	const startable = ranks.filter(one => {
 		const rank = rankAt(site, one);
@@ -98,11 +98,11 @@ export function readyWorkspaces(site: Site, phase: Phase, most: number, monotoni
 	for (const [workspaceId, {ready}] of site.lanes) {
 		const rank = startable.find(one => ready[one].size > 0);
 		if (rank) {
-			found.push({workspaceId, rank});
-			if (found.length === maxWorkspaces) {
+			entries.push({workspaceId, rank});
+			if (entries.length === maxWorkspaces) {
 				break;
 			}
 		}
 	}
-	return found;
+	return entries;
 }

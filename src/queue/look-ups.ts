@@ -2,7 +2,7 @@ import {UrgentRing} from '../kit/fair-ring.ts';
 import type {DestinationQueue} from './site.ts';
 
 /** Whether the queue's route is looked up before those of a backlog. */
-const isSoon = ({priority, fresh}: DestinationQueue): boolean => fresh && priority !== 'low';
+const isSoon = ({priority, hasNewMail}: DestinationQueue): boolean => hasNewMail && priority !== 'low';
 
 /**
  * Decides whether a workspace may start another look-up. `isAlone` means that no other workspace is waiting for one.
@@ -41,7 +41,7 @@ export class LookUps {
 	}
 
 	/** Removes and returns the next queue. `backlog` also allows queues of mail that was attempted before. */
-	next(backlog: boolean, mayLookUp: MayLookUp): DestinationQueue | undefined {
+	next(shouldIncludeBacklog: boolean, mayLookUp: MayLookUp): DestinationQueue | undefined {
 		const may = (workspaceId: string) =>
 			mayLookUp(workspaceId, this.#soon.isOnly(workspaceId) && this.#backlog.isOnly(workspaceId));
 		const soon = this.#soon.take(may);
@@ -53,6 +53,6 @@ export class LookUps {
 			this.#stale.delete(stale);
 			return stale;
 		}
-		return backlog ? this.#backlog.take(may) : undefined;
+		return shouldIncludeBacklog ? this.#backlog.take(may) : undefined;
 	}
 }

@@ -32,7 +32,7 @@ export class QueueNotes {
 	readonly #noted = new Map<string, Noted>();
 	/** Providers to be written, and whether only their number of connections changed. */
 	readonly #changed = new Map<Site, boolean>();
-	#writing = false;
+	#isWriting = false;
 	/** A note that could not be written. It must be written before any newer one. */
 	#unwritten: QueueWaitNote | null = null;
 
@@ -47,14 +47,14 @@ export class QueueNotes {
 
 	/** Writes what has changed. Call it once a second; it rejects if the store cannot be written. */
 	async write(): Promise<void> {
-		if (this.#writing) {
+		if (this.#isWriting) {
 			return;
 		}
-		this.#writing = true;
+		this.#isWriting = true;
 		try {
 			await Promise.all([this.#writeSites(), this.#writeWaits()]);
 		} finally {
-			this.#writing = false;
+			this.#isWriting = false;
 		}
 	}
 
@@ -67,7 +67,7 @@ export class QueueNotes {
 		} catch (error) {
 			for (const [site, isWindow] of written) {
 				this.changed(site, isWindow);
-				site.saved = true;
+				site.isSaved = true;
 			}
 			throw error;
 		}
@@ -78,10 +78,10 @@ export class QueueNotes {
 		for (const [site, isWindow] of sites) {
 			this.#changed.delete(site);
 			const saved = savedSite(site.state, now);
-			if (saved || site.saved) {
+			if (saved || site.isSaved) {
 				notes.push({site: site.name, provider: site.provider, saved, isWindow, at: storeTime(now.now)});
 			}
-			site.saved = saved !== null;
+			site.isSaved = saved !== null;
 		}
 		return notes;
 	}
@@ -108,10 +108,10 @@ export class QueueNotes {
 				rows.push(...this.#changeOf(queue, now));
 			}
 		}
-		const complete = rows.length < maxChanges;
+		const isComplete = rows.length < maxChanges;
 		const ended: QueueKey[] = [];
 		for (const [lane, {queue, since}] of this.#noted) {
-			if (since !== queue.since || (complete && !seen.has(lane))) {
+			if (since !== queue.since || (isComplete && !seen.has(lane))) {
 				this.#noted.delete(lane);
 				ended.push(queue);
 			}
@@ -166,7 +166,7 @@ function isSameTime(one: number | null, other: number | null): boolean {
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
 /** Returns why a queue is waiting. `most` is the maximum number of recipients in flight. */
-function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
+function waitOf(queue: DestinationQueue, max: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {
 		return {reason: {code: 'operator'}, until: null};
@@ -177,13 +177,13 @@ function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 		return {reason: {code: 'warm_up', source, group, perDay}, until: endOfDay};
 	}
 	const site = siteOf(queue);
-	return site ? waitAt(site, rankOf(queue), most, now) : {reason: {code: 'dns'}, until: null};
+	return site ? waitAt(site, rankOf(queue), max, now) : {reason: {code: 'dns'}, until: null};
 }
 
 /** The provider that the queue is placed at, or was placed at last. */
 const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
-function waitAt(site: Site, rank: Rank, most: number, now: Moment): Wait {
+function waitAt(site: Site, rank: Rank, max: number, now: Moment): Wait {
 	const {backoff, slow, pace} = site.state;
 	if (backoff) {
 		const probing = isProbing(site.state, now.monotonic);
@@ -194,7 +194,7 @@ function waitAt(site: Site, rank: Rank, most: number, now: Moment): Wait {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
 		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
 	}
-	if (ownCapacity(site, rankAt(site, rank), most, now.monotonic) < 1) {
+	if (ownCapacity(site, rankAt(site, rank), max, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
 		return {reason: {code: 'pace', connections, copies: site.inFlight}, until: null};
 	}

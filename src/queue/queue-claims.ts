@@ -58,7 +58,7 @@ export class QueueClaims {
 	}
 
 	/** Whether an outcome is waiting to be written. */
-	get failing(): boolean {
+	get isFailing(): boolean {
 		return this.#unwritten > 0;
 	}
 
@@ -138,13 +138,13 @@ export class QueueClaims {
 	/** Retries until the outcome is written. Returns `false` if another daemon has the recipient. */
 	async #write(recorded: JudgedTry): Promise<boolean> {
 		const {writer, recordWrite, observer} = this.#options;
-		for (let failed = false; ; failed = true) {
+		for (let hasFailed = false; ; hasFailed = true) {
 			try {
 				const isOurs = await writer.submit(recordWrite, recorded);
-				this.#unwritten -= failed ? 1 : 0;
+				this.#unwritten -= hasFailed ? 1 : 0;
 				return isOurs;
 			} catch (error) {
-				this.#unwritten += failed ? 0 : 1;
+				this.#unwritten += hasFailed ? 0 : 1;
 				observer.storeFailed(error);
 				await delay(storeRetryMs);
 			}
@@ -157,6 +157,6 @@ export class QueueClaims {
 
 	#failed(error: unknown): void {
 		this.#options.observer.storeFailed(error);
-		this.#held.doubt();
+		this.#held.markDoubtful();
 	}
 }

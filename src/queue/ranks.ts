@@ -20,12 +20,12 @@ export const phaseOf = (rank: Rank): Phase =>
 	rank === 'high' || rank === 'fresh' || rank === 'mixed' ? 'new' : 'late';
 
 /** Returns the rank of the queue's mail. */
-export function rankOf({priority, fresh, asksNext}: DestinationQueue): Rank {
+export function rankOf({priority, hasNewMail, asksNext}: DestinationQueue): Rank {
 	switch (priority) {
 		case 'high':
-			return fresh ? 'high' : 'highBacklog';
+			return hasNewMail ? 'high' : 'highBacklog';
 		case 'normal':
-			return fresh ? (asksNext ? 'mixed' : 'fresh') : 'backlog';
+			return hasNewMail ? (asksNext ? 'mixed' : 'fresh') : 'backlog';
 		case 'low':
 			return 'low';
 	}

@@ -10,7 +10,7 @@ import {
 	type ToWorker,
 } from '../pool/foreign-work.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import type {Made, Unmade} from './attempt.ts';
+import type {ComposedMessage, Unmade} from './attempt.ts';
 
 /** A claimed recipient and the data that its row lacks. Renderers cache templates by version and DKIM keys by id. */
 export type MakeJob = {
@@ -25,7 +25,9 @@ export type MakeJob = {
 	readonly linkHost: string | null;
 };
 
-export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
+export type MakeResult =
+	| {readonly ok: true; readonly message: ComposedMessage}
+	| {readonly ok: false; readonly unmade: Unmade};
 
 /** `known` is how many slow jobs were known when this one was sent. `renderMs` gives it less time than usual. */
 export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
@@ -34,16 +36,16 @@ export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: num
  * `tookLong` means that the job failed and delayed other mail. The result is `null` if the job was not run because a
  * message of the same version failed just before it.
  */
-export type RendererResult = (MakeResult & {readonly tookLong?: boolean}) | null;
+export type RendererResult = (MakeResult & {readonly wasSlow?: boolean}) | null;
 
 export type ToRenderer =
 	| ToWorker<SentJob>
-	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
+	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly problem?: string};
 
 export type FromRenderer = FromWorker<RendererResult> | {readonly kind: 'need'; readonly name: string};
 
 /** `again` means that the job was not run, `longer` that it was not finished within `renderMs`. */
-type Tried = MakeResult | 'again' | 'longer';
+type RenderOutcome = MakeResult | 'again' | 'longer';
 
 type Order = Exclude<ToRenderer, ToWorker<SentJob>>;
 type Message = Exclude<FromRenderer, FromWorker<RendererResult>>;
@@ -54,7 +56,7 @@ type RenderersOptions = Pick<
 > & {
 	readonly observer: ThreadObserver & {
 		/** A resource of this job is unusable until an operator repairs it. */
-		readonly resourceFault: (job: MakeJob, message: string) => void;
+		readonly resourceProblem: (job: MakeJob, message: string) => void;
 	};
 	/** Loads a template version or a set of DKIM keys that a renderer does not have yet. */
 	readonly resource: (name: string) => Promise<unknown>;
@@ -91,7 +93,7 @@ export class Renderers {
 			maxBytes: maxAttached,
 			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
 			alike: {kindOf: ({recipient}) => recipient.version_id, result: null},
-			receive: ({name}, answer) => void this.#provide(name, answer),
+			receive: ({name}, respond) => void this.#provide(name, respond),
 		});
 	}
 
@@ -99,14 +101,14 @@ export class Renderers {
 	async make(job: MakeJob, isUrgent = false): Promise<MakeResult> {
 		let isQuick = !this.#slowTemplates.needsLong(job.recipient.id);
 		for (;;) {
-			const takesTurns = this.#slowTemplates.isSlow(job.recipient.version_id) || !isQuick;
-			const made: Tried = await (takesTurns
+			const shouldTakeTurn = this.#slowTemplates.isSlow(job.recipient.version_id) || !isQuick;
+			const result: RenderOutcome = await (shouldTakeTurn
 				? this.#tryInTurn(job, isUrgent, isQuick)
 				: this.#tryOnce(job, isUrgent));
-			if (typeof made === 'object') {
-				return made;
+			if (typeof result === 'object') {
+				return result;
 			}
-			if (made === 'longer') {
+			if (result === 'longer') {
 				this.#slowTemplates.noteLong(job.recipient.id);
 				isQuick = false;
 			}
@@ -118,21 +120,21 @@ export class Renderers {
 		await this.#work.stop();
 	}
 
-	async #provide(name: string, answer: (order: Order) => void): Promise<void> {
+	async #provide(name: string, respond: (order: Order) => void): Promise<void> {
 		try {
-			answer({kind: 'resource', name, value: await this.#options.resource(name)});
+			respond({kind: 'resource', name, value: await this.#options.resource(name)});
 		} catch (error) {
 			if (this.#options.isUnavailable(error)) {
-				setTimeout(() => void this.#provide(name, answer), resourceRetryMs).unref();
+				setTimeout(() => void this.#provide(name, respond), resourceRetryMs).unref();
 				return;
 			}
-			const fault = error instanceof Error ? error.message : String(error);
-			answer({kind: 'resource', name, value: null, fault});
+			const problem = error instanceof Error ? error.message : String(error);
+			respond({kind: 'resource', name, value: null, problem});
 		}
 	}
 
-	async #tryInTurn(job: MakeJob, isUrgent: boolean, isQuick: boolean): Promise<Tried> {
-		const turn = await this.#slowTemplates.turn(job.recipient, isQuick);
+	async #tryInTurn(job: MakeJob, isUrgent: boolean, isQuick: boolean): Promise<RenderOutcome> {
+		const turn = await this.#slowTemplates.awaitTurn(job.recipient, isQuick);
 		if (turn === 'closed') {
 			return await this.#tryOnce(job, isUrgent);
 		}
@@ -140,7 +142,7 @@ export class Renderers {
 			const message =
 				'Earlier messages from this template exceeded the render limit, so this one is waiting for its turn.';
 			const waitMs = this.#slowTemplates.waitMs(job.recipient.version_id, isQuick);
-			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
+			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, isOurs: true}};
 		}
 		try {
 			return await this.#tryOnce(job, isUrgent, isQuick ? quickMs : undefined);
@@ -149,7 +151,7 @@ export class Renderers {
 		}
 	}
 
-	async #tryOnce(job: MakeJob, isUrgent: boolean, renderMs?: number): Promise<Tried> {
+	async #tryOnce(job: MakeJob, isUrgent: boolean, renderMs?: number): Promise<RenderOutcome> {
 		const {version_id: versionId, workspace_id: workspaceId} = job.recipient;
 		await this.#turns.take(workspaceId, isUrgent);
 		const known = this.#slowTemplates.known();
@@ -163,22 +165,22 @@ export class Renderers {
 		}
 		const {result} = end;
 		if (result === null) {
-			this.#slowTemplates.doubt(versionId);
+			this.#slowTemplates.markSlow(versionId);
 			return 'again';
 		}
 		if (result.ok) {
-			this.#slowTemplates.made(versionId);
+			this.#slowTemplates.succeeded(versionId);
 			return result;
 		}
-		if (result.tookLong && renderMs !== undefined) {
-			this.#slowTemplates.doubt(versionId);
+		if (result.wasSlow && renderMs !== undefined) {
+			this.#slowTemplates.markSlow(versionId);
 			return 'longer';
 		}
-		if (result.tookLong) {
+		if (result.wasSlow) {
 			this.#slowTemplates.failed(versionId);
 		}
-		if (result.unmade.ours) {
-			this.#options.observer.resourceFault(job, result.unmade.message);
+		if (result.unmade.isOurs) {
+			this.#options.observer.resourceProblem(job, result.unmade.message);
 		}
 		return {ok: false, unmade: result.unmade};
 	}
@@ -194,7 +196,7 @@ export class Renderers {
 				return {reason: 'render_limit', message, waitMs: starvedRestMs};
 			}
 			case 'stopped':
-				return {reason: 'make_failed', message: 'The renderers were stopped.', waitMs: 0, ours: true};
+				return {reason: 'make_failed', message: 'The renderers were stopped.', waitMs: 0, isOurs: true};
 		}
 	}
 }
@@ -258,7 +260,7 @@ class SlowTemplates {
 	#failures = 0;
 	#isTaken = false;
 	#began = 0;
-	#resting: NodeJS.Timeout | undefined;
+	#restTimer: NodeJS.Timeout | undefined;
 	#isStopped = false;
 
 	constructor(clock: Clock) {
@@ -289,13 +291,13 @@ class SlowTemplates {
 	}
 
 	/** A message of this version is taking long right now. */
-	doubt(versionId: string): void {
+	markSlow(versionId: string): void {
 		this.#failures++;
 		this.#slow.set(versionId, {failed: this.#slow.peek(versionId)?.failed ?? 0, made: 0});
 	}
 
 	/** A message of this version was rendered in time. */
-	made(versionId: string): void {
+	succeeded(versionId: string): void {
 		const known = this.#slow.get(versionId);
 		if (!known) {
 			return;
@@ -315,12 +317,12 @@ class SlowTemplates {
 		}
 	}
 
-	turn({version_id: versionId, workspace_id: workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
-		const [ring, most] = isQuick ? [this.#quick, maxWaiting.quick] : [this.#long, maxWaiting.long];
+	awaitTurn({version_id: versionId, workspace_id: workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
+		const [ring, max] = isQuick ? [this.#quick, maxWaiting.quick] : [this.#long, maxWaiting.long];
 		if (this.#isStopped) {
 			return 'closed';
 		}
-		if ((ring.get(workspaceId)?.size ?? 0) >= most) {
+		if ((ring.get(workspaceId)?.size ?? 0) >= max) {
 			return 'full';
 		}
 		if (!isQuick && this.#long.size === 0) {
@@ -335,7 +337,7 @@ class SlowTemplates {
 	}
 
 	done(): void {
-		this.#resting = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#began);
+		this.#restTimer = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#began);
 	}
 
 	/** How long a message should wait before it is attempted again after `full`, in milliseconds. */
@@ -347,7 +349,7 @@ class SlowTemplates {
 	/** Lets all waiting messages proceed. */
 	stop(): void {
 		this.#isStopped = true;
-		clearTimeout(this.#resting);
+		clearTimeout(this.#restTimer);
 		for (const {go} of [this.#quick, this.#long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
 			go('closed');
 		}

@@ -60,13 +60,13 @@ export class Scheduler {
 	#state: 'idle' | 'running' | 'stopping' = 'idle';
 	#timers: NodeJS.Timeout[] = [];
 	#shareTimer: NodeJS.Timeout | undefined;
-	#roundPlanned = false;
+	#isRoundPlanned = false;
 	readonly #lookUps = new FairSlots();
 	/** The state at the last scan. */
 	#knownResumed: ReadonlyMap<string, string> | null = null;
 	/** The scan in progress, and whether something has changed since it began. */
 	#scanning: Promise<void> | null = null;
-	#scanAgain = false;
+	#shouldScanAgain = false;
 
 	constructor(options: SchedulerOptions) {
 		this.#options = options;
@@ -91,7 +91,7 @@ export class Scheduler {
 				this.#plan();
 			},
 			leave: site => this.#queues.leave(site),
-			look: () => void this.rescan(),
+			rescan: () => void this.rescan(),
 		});
 	}
 
@@ -191,8 +191,8 @@ export class Scheduler {
 	}
 
 	/** Whether an outcome is waiting to be written. If so, nothing new should be accepted either. */
-	get storeFailing(): boolean {
-		return this.#claims.failing;
+	get isStoreFailing(): boolean {
+		return this.#claims.isFailing;
 	}
 
 	#moment(): Moment {
@@ -201,10 +201,10 @@ export class Scheduler {
 	}
 
 	#plan(): void {
-		if (!this.#roundPlanned) {
-			this.#roundPlanned = true;
+		if (!this.#isRoundPlanned) {
+			this.#isRoundPlanned = true;
 			setImmediate(() => {
-				this.#roundPlanned = false;
+				this.#isRoundPlanned = false;
 				this.#go();
 			});
 		}
@@ -217,7 +217,7 @@ export class Scheduler {
 	}
 
 	#go(): void {
-		if (this.#state !== 'running' || this.#claims.failing) {
+		if (this.#state !== 'running' || this.#claims.isFailing) {
 			return;
 		}
 		if (this.#claims.isDoubtful) {
@@ -293,7 +293,7 @@ export class Scheduler {
 
 	#siteChanged(site: Site, changes: readonly SiteChange[]): void {
 		this.#allow(site);
-		if (site.saved || changes.some(change => change !== 'grew')) {
+		if (site.isSaved || changes.some(change => change !== 'grew')) {
 			this.#notes.changed(
 				site,
 				changes.every(change => change === 'grew' || change === 'halved'),
@@ -347,17 +347,17 @@ export class Scheduler {
 		);
 		this.#knownResumed = resumed;
 		for (const {due, ...queue} of found) {
-			this.#queues.found(queue, Date.parse(due), now);
+			this.#queues.scanned(queue, Date.parse(due), now);
 		}
 		this.#plan();
 	}
 
 	/** Runs one scan after another, because an earlier reading must not replace a later one. */
 	async #scanInTurn(): Promise<void> {
-		this.#scanAgain = true;
+		this.#shouldScanAgain = true;
 		this.#scanning ??= (async () => {
-			while (this.#scanAgain) {
-				this.#scanAgain = false;
+			while (this.#shouldScanAgain) {
+				this.#shouldScanAgain = false;
 				await this.#scan();
 			}
 		})().finally(() => {
@@ -394,16 +394,16 @@ const recipientsPerEnd = 100;
  */
 class Expiry {
 	readonly #options: ExpiryOptions;
-	readonly #claims: Pick<QueueClaims, 'failing'>;
+	readonly #claims: Pick<QueueClaims, 'isFailing'>;
 	readonly #end: (ids: readonly string[]) => Promise<number>;
 	readonly #timers = new Map<() => Promise<void>, NodeJS.Timeout>();
 	readonly #passes = new Map<() => Promise<void>, Promise<void>>();
-	#stopped = false;
+	#isStopped = false;
 
 	/** `end` ends recipients past their lifetime, except those being attempted, and returns how many. */
 	constructor(
 		options: ExpiryOptions,
-		claims: Pick<QueueClaims, 'failing'>,
+		claims: Pick<QueueClaims, 'isFailing'>,
 		end: (ids: readonly string[]) => Promise<number>,
 	) {
 		this.#options = options;
@@ -418,7 +418,7 @@ class Expiry {
 
 	/** Resolves when the current passes are over. */
 	async stop(): Promise<void> {
-		this.#stopped = true;
+		this.#isStopped = true;
 		for (const timer of this.#timers.values()) {
 			clearTimeout(timer);
 		}
@@ -431,9 +431,9 @@ class Expiry {
 		const run = async () => {
 			const began = clock.monotonic();
 			await pass().catch(observer.storeFailed);
-			if (!this.#stopped) {
-				const took = clock.monotonic() - began;
-				this.#repeat(pass, share, Math.min(Math.max(restMs, took * share), maxRestMs));
+			if (!this.#isStopped) {
+				const elapsedMs = clock.monotonic() - began;
+				this.#repeat(pass, share, Math.min(Math.max(restMs, elapsedMs * share), maxRestMs));
 			}
 		};
 		this.#timers.set(
@@ -443,7 +443,10 @@ class Expiry {
 	}
 
 	async #endExpired(): Promise<void> {
-		for (let ended = recipientsPerEnd; ended === recipientsPerEnd && !this.#stopped && !this.#claims.failing; ) {
+		for (
+			let ended = recipientsPerEnd;
+			ended === recipientsPerEnd && !this.#isStopped && !this.#claims.isFailing;
+		) {
 			const ids = await this.#options.readExpired(recipientsPerEnd);
 			ended = ids.length === 0 ? 0 : await this.#end(ids);
 		}
@@ -454,10 +457,10 @@ class Expiry {
 		const now = clock.now();
 		const {lifetime} = retry();
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
-		for (let after = ''; !this.#stopped && !this.#claims.failing; ) {
+		for (let after = ''; !this.#isStopped && !this.#claims.isFailing; ) {
 			const page = await readAged({after, before, limit: recipientsPerPage});
-			const ends = await Promise.all(page.map(recipient => this.#endOf(recipient)));
-			const over = page.filter(({goes}, index) => goes && now >= (ends[index] as number));
+			const endTimes = await Promise.all(page.map(recipient => this.#endOf(recipient)));
+			const over = page.filter(({isDeliverable}, index) => isDeliverable && now >= (endTimes[index] as number));
 			for (let from = 0; from < over.length; from += recipientsPerEnd) {
 				await this.#end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}

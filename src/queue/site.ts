@@ -49,11 +49,11 @@ export type DestinationQueue = Timed &
 		/** The warm-up share that is used up while the state is `spent`. */
 		spent: Route['warmUp'];
 		/** Whether mail was just accepted for it. */
-		fresh: boolean;
+		hasNewMail: boolean;
 		/** Whether more than the known recipient may be due, so that the next claim reads the next due time. */
 		asksNext: boolean;
 		/** Whether work arrived during a claim, so that the queue is checked again after it. */
-		again: boolean;
+		shouldRecheck: boolean;
 		/** The time from which due work has been waiting to be claimed, in monotonic milliseconds. */
 		since: number;
 	};
@@ -70,9 +70,9 @@ export function newQueue({destination, workspaceId, priority = 'normal'}: QueueK
 		restsAt: null,
 		inFlight: 0,
 		spent: null,
-		fresh: false,
+		hasNewMail: false,
 		asksNext: false,
-		again: false,
+		shouldRecheck: false,
 		since: 0,
 	};
 }
@@ -107,13 +107,13 @@ export type Site = Timed & {
 	/** Queues that were last placed here and whose mail is due later. */
 	readonly resting: Set<DestinationQueue>;
 	/** Whether the store has a row for it. */
-	saved: boolean;
+	isSaved: boolean;
 };
 
 /** A relay accepts mail as fast as it arrives and needs a larger supply. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
-export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
+export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, isSaved: boolean): Site {
 	return {
 		at: null,
 		index: 0,
@@ -128,22 +128,22 @@ export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, saved
 		keepsUntil: new Map(),
 		queues: 0,
 		resting: new Set(),
-		saved,
+		isSaved,
 	};
 }
 
 /** Whether a mail server replied at the last attempt. At a silent provider every attempt waits for a timeout. */
-export const isProven = ({state}: Site): boolean => state.answers === true;
+export const isProven = ({state}: Site): boolean => state.isResponding === true;
 
 /** The pool in which a recipient counts that is claimed for the provider now. */
 export const poolOf = ({state}: Site): Exclude<Pool, 'waiting'> =>
-	state.answers === null ? 'unproven' : state.answers ? 'proven' : 'silent';
+	state.isResponding === null ? 'unproven' : state.isResponding ? 'proven' : 'silent';
 
 /** Returns how many recipients the provider may have claimed at once: one per connection until it replies. */
 export function windowOf(site: Site, monotonic: number): number {
 	const connections = connectionsOf(site.state, monotonic);
-	const spare = isProven(site) && !isProbing(site.state, monotonic);
-	return spare ? connections * site.recipientsPerConnection : connections;
+	const isHealthy = isProven(site) && !isProbing(site.state, monotonic);
+	return isHealthy ? connections * site.recipientsPerConnection : connections;
 }
 
 /** How long a provider reserves a connection after high-priority mail, in milliseconds, and for how many workspaces. */
@@ -155,9 +155,9 @@ const maxRetained = 1000;
  * Low-priority mail always leaves one, normal mail only while high-priority mail has been arriving.
  */
 export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
-	const keeps =
+	const shouldReserve =
 		priority === 'low' || (priority === 'normal' && monotonic < (site.keepsUntil.get(workspaceId) ?? monotonic));
-	return keeps && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
+	return shouldReserve && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
 }
 
 /** Reserves a connection for more high-priority mail of the workspace, some of which just arrived. */
@@ -177,22 +177,22 @@ export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: 
  * than many small ones, so a claim waits until a quarter of the window is free unless it is owed (`isOwed`).
  * High-priority mail may be claimed for one more connection, to be ready when one becomes free.
  */
-export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: number, isOwed = false): number {
-	const window = Math.min(windowOf(site, monotonic), most);
+export function ownCapacity(site: Site, rank: Rank, max: number, monotonic: number, isOwed = false): number {
+	const window = Math.min(windowOf(site, monotonic), max);
 	const connections = connectionsOf(site.state, monotonic);
 	const extra = isProbing(site.state, monotonic) ? 0 : Math.ceil(window / Math.max(1, connections));
 	const isHigh = isHighRank(rank) && extra > 0;
 	const inFlight = site.inFlight - (isHigh ? extra : Math.min(extra, site.highInFlight));
 	const capacity = Math.min(window - inFlight, largestClaim);
-	const least = isHigh || isOwed ? 1 : Math.max(1, Math.floor(window / 4));
-	return capacity >= least ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
+	const minClaim = isHigh || isOwed ? 1 : Math.max(1, Math.floor(window / 4));
+	return capacity >= minClaim ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
 }
 
 /**
  * Returns the rank that mail has here now: `backlog` if the provider is silent, `fresh` for `mixed` if it is proven.
  */
 export function rankAt(site: Site, rank: Rank): Rank {
-	if (site.state.answers === false) {
+	if (site.state.isResponding === false) {
 		return rank === 'low' ? 'low' : 'backlog';
 	}
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
@@ -263,7 +263,7 @@ export class Sites {
 	/** Counts one queue fewer at the provider. Providers without queues are dropped when there are too many. */
 	leave(site: Site): void {
 		site.queues--;
-		if (site.queues === 0 && !site.saved) {
+		if (site.queues === 0 && !site.isSaved) {
 			this.#idle.add(site);
 		}
 		for (const idle of this.#idle) {
@@ -272,7 +272,7 @@ export class Sites {
 			}
 			this.#idle.delete(idle);
 			// A provider that is backing off or has recipients in flight must not be mistaken for a new one later.
-			if (!idle.saved && idle.state.backoff === null && idle.inFlight === 0) {
+			if (!idle.isSaved && idle.state.backoff === null && idle.inFlight === 0) {
 				this.#sites.delete(idle.name);
 			}
 		}
@@ -354,7 +354,7 @@ export type SharedSites = {
 	/** Other nodes have all of this provider. Its mail is left to them and comes back if they do not take it. */
 	readonly leave: (site: Site) => void;
 	/** This node may have a share again of mail that it left to others, so it reads what is waiting. */
-	readonly look: () => void;
+	readonly rescan: () => void;
 };
 
 /** What this node may use of each provider. `src/cluster/` divides the limits between nodes that share a store. */

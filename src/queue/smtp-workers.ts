@@ -73,7 +73,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 		// The first thread has the connection that is left to high-priority mail.
 		const some = leaves > 0 && share === 1 && sharing.length > 1 ? sharing.slice(1) : sharing;
 		const sizeOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
-		const worker = some.reduce((least, one) => (sizeOf(one) < sizeOf(least) ? one : least));
+		const worker = some.reduce((idlest, one) => (sizeOf(one) < sizeOf(idlest) ? one : idlest));
 		const precedence: Precedence = {isHigh, leaves: worker === sharing[0] ? leaves : 0};
 		const job = {site, connections: share, delivery: delivery.precedence ? {...delivery, precedence} : delivery};
 		this.#workerOf.set(delivery.recipientId, worker);

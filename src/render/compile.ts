@@ -1,7 +1,7 @@
 import type {Liquid} from 'liquidjs';
 import {deepestHtml, maxElements, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
-import {liquidFault, type Shielded, shield, toFault, type Violation, violationAt} from './liquid-source.ts';
+import {liquidProblem, type Shielded, shield, toProblem, type Violation, violationAt} from './liquid-source.ts';
 import {hideStyles} from './style-attributes.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
 
@@ -47,7 +47,7 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 	const engines = liquidEngines();
 	const {subject, mjml, html, text} = source;
 	const fields = {subject, mjml, html, text};
-	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeFault(field, value));
+	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeProblem(field, value));
 	if ((mjml === undefined) === (html === undefined)) {
 		unfit.push(atStart('mjml', 'specify either mjml or html'));
 	}
@@ -56,9 +56,9 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 	}
 
 	const plain = [
-		liquidFault(engines.plain, 'subject', subject),
-		text === undefined ? null : liquidFault(engines.plain, 'text', text),
-	].filter(fault => fault !== null);
+		liquidProblem(engines.plain, 'subject', subject),
+		text === undefined ? null : liquidProblem(engines.plain, 'text', text),
+	].filter(problem => problem !== null);
 	const body = await compileBody(engines.html, mjml, html ?? '');
 	if (!body.ok || plain.length > 0) {
 		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, maxViolations)};
@@ -75,8 +75,8 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 
 async function compileBody(engine: Liquid, mjml: string | undefined, html: string): Promise<MjmlResult> {
 	if (mjml === undefined) {
-		const fault = liquidFault(engine, 'html', html);
-		return fault ? {ok: false, violations: [fault]} : checked(engine, 'html', html);
+		const problem = liquidProblem(engine, 'html', html);
+		return problem ? {ok: false, violations: [problem]} : checked(engine, 'html', html);
 	}
 
 	const compiled = await compileMjml(engine, mjml);
@@ -93,15 +93,15 @@ function checked(engine: Liquid, field: string, html: string): MjmlResult {
 		return {ok: false, violations: [atStart(field, `nests more than ${deepestHtml} elements`)]};
 	}
 
-	const before = liquidFault(engine, field, html);
+	const before = liquidProblem(engine, field, html);
 	const guarded = before ? html : guardUrls(shield(engine, html));
-	const fault = before ?? liquidFault(engine, field, guarded);
-	return fault
-		? {ok: false, violations: [atStart(field, `the resulting HTML does not parse: ${fault.message}`)]}
+	const problem = before ?? liquidProblem(engine, field, guarded);
+	return problem
+		? {ok: false, violations: [atStart(field, `the resulting HTML does not parse: ${problem.message}`)]}
 		: {ok: true, html: guarded};
 }
 
-function sizeFault(field: string, value: string | undefined): Violation[] {
+function sizeProblem(field: string, value: string | undefined): Violation[] {
 	return value !== undefined && Buffer.byteLength(value) > maxSourceLength
 		? [atStart(field, `is longer than ${maxSourceLength} octets`)]
 		: [];
@@ -116,24 +116,24 @@ function atStart(field: string, message: string): Violation {
  * into a link. Outputs later in the value cannot set the scheme and remain unchanged.
  */
 export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
-	const word = pattern.source;
+	const patternSource = pattern.source;
 	const urlStart = new RegExp(
-		`(\\s(?:href|src|action|formaction|background|poster|xlink:href)\\s*=\\s*(?:["']\\s*)?)((?:${word}\\s*)+)`,
+		`(\\s(?:href|src|action|formaction|background|poster|xlink:href)\\s*=\\s*(?:["']\\s*)?)((?:${patternSource}\\s*)+)`,
 		'gi',
 	);
 	return restore(
-		text.replace(urlStart, (_, before: string, words: string) => {
-			let begun = false;
-			const guarded = words.replace(pattern, (placeholder, index) => {
+		text.replace(urlStart, (_, before: string, placeholders: string) => {
+			let hasBegun = false;
+			const guarded = placeholders.replace(pattern, (placeholder, index) => {
 				const token = tokens[Number(index)];
 				if (!token || token.kind === 'tag') {
 					// Each branch of a condition starts the value anew.
-					begun &&= !(token && ['else', 'elsif', 'when'].includes(token.name));
+					hasBegun &&= !(token && ['else', 'elsif', 'when'].includes(token.name));
 					return placeholder;
 				}
-				const first = !begun;
-				begun = true;
-				return first ? token.text.replace(/\s*(-?\}\})$/, ' | safe_url $1') : placeholder;
+				const isFirst = !hasBegun;
+				hasBegun = true;
+				return isFirst ? token.text.replace(/\s*(-?\}\})$/, ' | safe_url $1') : placeholder;
 			});
 			return before + guarded;
 		}),
@@ -152,15 +152,15 @@ const ofLists = new Set<unknown>(['size', 'first', 'last']);
  * sources must parse.
  */
 export function dataPaths(engine: Liquid, sources: readonly string[]): DataPath[] {
-	const found = new Map<string, DataPath>();
+	const paths = new Map<string, DataPath>();
 	for (const source of sources) {
 		for (const segments of engine.globalVariableSegmentsSync(engine.parse(source))) {
 			const computed = segments.findIndex(segment => typeof segment === 'object');
 			const path = (computed === -1 ? segments : segments.slice(0, computed)) as DataPath;
-			found.set(JSON.stringify(path), path);
+			paths.set(JSON.stringify(path), path);
 		}
 	}
-	return [...found.values()];
+	return [...paths.values()];
 }
 
 /** Returns the paths that do not exist in the data, each up to the first missing name: `order.total`. */
@@ -198,15 +198,15 @@ type MjmlError = {readonly line: number; readonly message: string; readonly tagN
  * replaced by placeholder words meanwhile, because quotes, `<` and `>` in it would break the MJML.
  */
 export async function compileMjml(engine: Liquid, source: string): Promise<MjmlResult> {
-	const fault = liquidFault(engine, 'mjml', source);
-	if (fault) {
-		return {ok: false, violations: [fault]};
+	const problem = liquidProblem(engine, 'mjml', source);
+	if (problem) {
+		return {ok: false, violations: [problem]};
 	}
 
 	const shielded = shield(engine, source);
-	const faults = mjmlFaults(shielded.text);
-	const violations = faults.map(({offset, message}) => violationAt('mjml', source, shielded, offset, message));
-	if (faults.some(({fatal}) => fatal)) {
+	const problems = mjmlProblems(shielded.text);
+	const violations = problems.map(({offset, message}) => violationAt('mjml', source, shielded, offset, message));
+	if (problems.some(({fatal}) => fatal)) {
 		return {ok: false, violations};
 	}
 
@@ -215,7 +215,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	let html = '';
 	try {
 		const styles = hideStyles(withQuotedTitle(withDirection(shielded.text)), shielded);
-		const made = await mjml2html(styles.text, {
+		const result = await mjml2html(styles.text, {
 			validationLevel: 'soft',
 			ignoreIncludes: true,
 			filePath: '.',
@@ -224,8 +224,8 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 			// Otherwise the `;` of an entity would end a declaration when MJML inlines styles.
 			juiceOptions: {decodeStyleAttributes: true},
 		});
-		html = styles.restore(made.html.replace(whitePreview, hiddenPreview));
-		const errors: readonly MjmlError[] = made.errors;
+		html = styles.restore(result.html.replace(whitePreview, hiddenPreview));
+		const errors: readonly MjmlError[] = result.errors;
 		violations.push(
 			...errors
 				.filter(error => !isLiquidColour(error, shielded))
@@ -234,7 +234,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 				),
 		);
 	} catch (error) {
-		violations.push(violationAt('mjml', source, shielded, 0, toFault(error).message));
+		violations.push(violationAt('mjml', source, shielded, 0, toProblem(error).message));
 	}
 
 	if (violations.length === 0) {
@@ -273,18 +273,18 @@ function parseOffset(text: string, {line, tagName}: MjmlError): number {
  * could lack an `{% endif %}`.
  */
 function lostTags(source: string, shielded: Shielded, html: string): Violation[] {
-	const kept = new Set([...html.matchAll(shielded.pattern)].map(([, index]) => Number(index)));
-	const word = [...shielded.text.matchAll(shielded.pattern)];
+	const retained = new Set([...html.matchAll(shielded.pattern)].map(([, index]) => Number(index)));
+	const placeholders = [...shielded.text.matchAll(shielded.pattern)];
 	return shielded.tokens.flatMap(({kind}, index) =>
-		kind === 'output' || kept.has(index)
+		kind === 'output' || retained.has(index)
 			? []
 			: [
 					violationAt(
 						'mjml',
 						source,
 						shielded,
-						word[index]?.index ?? 0,
-						`MJML drops this: ${word[index]?.[0] ?? ''}`,
+						placeholders[index]?.index ?? 0,
+						`MJML drops this: ${placeholders[index]?.[0] ?? ''}`,
 					),
 				],
 	);
@@ -345,7 +345,7 @@ function withLanguage(html: string): string {
 	return html.replaceAll(' lang="und" dir="', ' lang="{{ message.locale }}" dir="');
 }
 
-type MjmlFault = {
+type MjmlProblem = {
 	readonly offset: number;
 	readonly message: string;
 	/** Whether the source must not be compiled to find further problems. */
@@ -376,8 +376,8 @@ export const textElements: ReadonlySet<string> = new Set([
  *
  * @param text the source with its Liquid shielded
  */
-function mjmlFaults(text: string): MjmlFault[] {
-	const faults: MjmlFault[] = [];
+function mjmlProblems(text: string): MjmlProblem[] {
+	const problems: MjmlProblem[] = [];
 	const open: Array<{name: string; offset: number}> = [];
 	let elements = 0;
 	let at = 0;
@@ -391,25 +391,25 @@ function mjmlFaults(text: string): MjmlFault[] {
 
 		const end = markupEnd(text, next);
 		if (end === -1) {
-			faults.push({offset: next, message: 'this is never closed', fatal: true});
-			return faults;
+			problems.push({offset: next, message: 'this is never closed', fatal: true});
+			return problems;
 		}
 		checkTag(next, text.slice(next, end));
 		if (elements > maxElements) {
-			faults.push({offset: next, message: `has more than ${maxElements} MJML elements`, fatal: true});
-			return faults;
+			problems.push({offset: next, message: `has more than ${maxElements} MJML elements`, fatal: true});
+			return problems;
 		}
 		at = end;
 	}
 
-	faults.push(...open.map(({name, offset}) => ({offset, message: `<${name}> is never closed`})));
-	return faults;
+	problems.push(...open.map(({name, offset}) => ({offset, message: `<${name}> is never closed`})));
+	return problems;
 
 	function checkText(from: number, to: number): void {
 		const parent = open.at(-1)?.name;
 		const start = from + text.slice(from, to).search(/\S/);
 		if (start >= from && !(parent && textElements.has(parent))) {
-			faults.push({
+			problems.push({
 				offset: start,
 				message: `text${parent ? ` directly in <${parent}>` : ' outside of <mjml>'} would be lost: put it into an <mj-text>, or Liquid tags between elements into <mj-raw>`,
 			});
@@ -423,7 +423,7 @@ function mjmlFaults(text: string): MjmlFault[] {
 			return;
 		}
 		if (element === 'mj-include') {
-			faults.push({offset, message: 'mj-include is not allowed: templates cannot read files'});
+			problems.push({offset, message: 'mj-include is not allowed: templates cannot read files'});
 			return;
 		}
 		if (slash === '/') {
@@ -440,19 +440,19 @@ function mjmlFaults(text: string): MjmlFault[] {
 	function close(offset: number, element: string): void {
 		const index = open.findLastIndex(({name}) => name === element);
 		if (index === -1) {
-			faults.push({offset, message: `</${element}> closes nothing`});
+			problems.push({offset, message: `</${element}> closes nothing`});
 			return;
 		}
 		for (const left of open.splice(index).slice(1)) {
-			faults.push({offset: left.offset, message: `<${left.name}> is never closed`});
+			problems.push({offset: left.offset, message: `<${left.name}> is never closed`});
 		}
 	}
 }
 
 /** Returns the start of the next tag, comment or CDATA section, or the length of the text. */
 function nextMarkup(text: string, from: number): number {
-	const found = text.slice(from).search(/<[/a-z!?]/i);
-	return found === -1 ? text.length : from + found;
+	const index = text.slice(from).search(/<[/a-z!?]/i);
+	return index === -1 ? text.length : from + index;
 }
 
 /** Returns the end of the markup that starts at `from`, or -1. A `>` inside quotes does not end a tag. */
@@ -462,14 +462,14 @@ function markupEnd(text: string, from: number): number {
 		['<![CDATA[', ']]>'],
 	] as const) {
 		if (text.startsWith(begin, from)) {
-			const found = text.indexOf(end, from + begin.length);
-			return found === -1 ? -1 : found + end.length;
+			const index = text.indexOf(end, from + begin.length);
+			return index === -1 ? -1 : index + end.length;
 		}
 	}
 
 	if (!/^<\/?mj/i.test(text.slice(from, from + 4))) {
-		const found = text.indexOf('>', from);
-		return found === -1 ? text.length : found + 1;
+		const index = text.indexOf('>', from);
+		return index === -1 ? text.length : index + 1;
 	}
 	for (let at = from; at < text.length; at++) {
 		const character = text[at];

@@ -10,7 +10,7 @@ type Moment = {
 	/**
 	 * Whether it is a day without a time. It is not converted between zones, which could turn it into the day before.
 	 */
-	readonly wholeDay: boolean;
+	readonly isWholeDay: boolean;
 };
 
 /** A time zone name that Intl supports, or seconds east of UTC. */
@@ -75,11 +75,11 @@ export function readMoment(value: unknown): Moment | undefined {
 }
 
 function ofUnixTime(value: number, fraction: string | undefined): Moment | undefined {
-	const inSeconds = Math.abs(value) < firstMillisecondsValue;
-	return toMoment(inSeconds ? value * 1000 : value, inSeconds ? fraction : undefined, false);
+	const isInSeconds = Math.abs(value) < firstMillisecondsValue;
+	return toMoment(isInSeconds ? value * 1000 : value, isInSeconds ? fraction : undefined, false);
 }
 
-function toMoment(milliseconds: number, fraction: string | undefined, wholeDay: boolean): Moment | undefined {
+function toMoment(milliseconds: number, fraction: string | undefined, isWholeDay: boolean): Moment | undefined {
 	const at = Math.floor(milliseconds);
 	if (!Number.isFinite(new Date(at).getTime())) {
 		return undefined;
@@ -88,7 +88,7 @@ function toMoment(milliseconds: number, fraction: string | undefined, wholeDay: 
 		fraction === undefined
 			? (((at % 1000) + 1000) % 1000) * 1_000_000
 			: Number(fraction.slice(0, 9).padEnd(9, '0'));
-	return {at, nanoseconds, wholeDay};
+	return {at, nanoseconds, isWholeDay};
 }
 
 type Fields = Readonly<Record<string, string | undefined>>;
@@ -103,14 +103,14 @@ function ofFields(fields: Fields): Moment | undefined {
 	const days = new Date(0);
 	days.setUTCFullYear(ofYear, ofMonth - 1, ofDay);
 	// `Date` would turn 30 February into 2 March.
-	const exists = days.getUTCMonth() === ofMonth - 1 && days.getUTCDate() === ofDay;
+	const isRealDay = days.getUTCMonth() === ofMonth - 1 && days.getUTCDate() === ofDay;
 	// 24:00 is the end of the day, and a second of 60 a leap second.
 	const ofClock = (hours * 60 + minutes) * 60 + seconds;
-	const ticks = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || ofClock === 86_400);
+	const isValidTime = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || ofClock === 86_400);
 	// An hour alone is not a time.
 	const hasTime = hour === undefined || half !== undefined || fields.minute !== undefined;
-	const twelve = half === undefined || (number('hour') >= 1 && number('hour') <= 12);
-	if (!exists || !ticks || !hasTime || !twelve || offset === undefined) {
+	const isValidHour = half === undefined || (number('hour') >= 1 && number('hour') <= 12);
+	if (!isRealDay || !isValidTime || !hasTime || !isValidHour || offset === undefined) {
 		return undefined;
 	}
 	const milliseconds = Number((fraction ?? '').slice(0, 3).padEnd(3, '0'));
@@ -180,7 +180,7 @@ const composed: Readonly<Record<string, string>> = {
 	'+': '%a %b %e %H:%M:%S %Z %Y',
 };
 
-type Shown = {
+type LocalTime = {
 	readonly moment: Moment;
 	/** A date whose UTC fields show the local time of the zone. */
 	readonly wall: Date;
@@ -193,31 +193,31 @@ type Part = {readonly number: number; readonly width: number; readonly pad?: ' '
 
 /** Formats a moment like Ruby's `Time#strftime`, with `%q` for the English ordinal suffix of the day (`st`). */
 export function strftime(moment: Moment, format: string, terms: DateTerms): string {
-	const zone = moment.wholeDay ? 0 : terms.zone;
+	const zone = moment.isWholeDay ? 0 : terms.zone;
 	const offset = zoneOffset(moment.at, zone);
 	terms.use(format.length);
 	return filled(format, {moment, wall: new Date(moment.at + offset * 1000), offset, terms: {...terms, zone}});
 }
 
-function filled(format: string, shown: Shown): string {
+function filled(format: string, local: LocalTime): string {
 	return format.replace(
 		directive,
 		(whole, flags: string, digits: string, colons: string | undefined, conversion: string) => {
 			const width = Number(digits);
-			shown.terms.use(width);
+			local.terms.use(width);
 			const inner = composed[conversion];
 			if (inner !== undefined) {
-				const text = filled(inner, shown);
+				const text = filled(inner, local);
 				return (flags.includes('^') ? text.toUpperCase() : text).padStart(width, padding(flags, ' '));
 			}
 			if (conversion === 'z') {
-				return offsetText(shown.offset, flags, width, colons?.length ?? 0);
+				return offsetText(local.offset, flags, width, colons?.length ?? 0);
 			}
 			if (conversion === 'N' || conversion === 'L') {
 				const places = width || (conversion === 'N' ? 9 : 3);
-				return String(shown.moment.nanoseconds).padStart(9, '0').slice(0, places).padEnd(places, '0');
+				return String(local.moment.nanoseconds).padStart(9, '0').slice(0, places).padEnd(places, '0');
 			}
-			const part = conversions[conversion]?.(shown);
+			const part = conversions[conversion]?.(local);
 			if (part === undefined) {
 				return whole;
 			}
@@ -230,7 +230,7 @@ function filled(format: string, shown: Shown): string {
 	);
 }
 
-const conversions: Readonly<Record<string, (shown: Shown) => Part>> = {
+const conversions: Readonly<Record<string, (local: LocalTime) => Part>> = {
 	Y: ({wall}) => yearPart(wall.getUTCFullYear()),
 	C: ({wall}) => ({number: Math.floor(wall.getUTCFullYear() / 100), width: 2}),
 	y: ({wall}) => ({number: modulo(wall.getUTCFullYear(), 100), width: 2}),
@@ -307,13 +307,13 @@ function cased(text: string, conversion: string, flags: string): string {
 }
 
 /** Returns the padding character. The last padding flag counts. */
-function padding(flags: string, usual: string): string {
-	const asked = [...flags].findLast(flag => '-0_'.includes(flag));
-	return asked === '_' ? ' ' : asked === '0' ? '0' : usual;
+function padding(flags: string, defaultPad: string): string {
+	const padFlag = [...flags].findLast(flag => '-0_'.includes(flag));
+	return padFlag === '_' ? ' ' : padFlag === '0' ? '0' : defaultPad;
 }
 
-function numberText(value: number, flags: string, width: number, usual: string): string {
-	const pad = padding(flags, usual);
+function numberText(value: number, flags: string, width: number, defaultWidth: string): string {
+	const pad = padding(flags, defaultWidth);
 	const sign = value < 0 && pad === '0' ? '-' : '';
 	const digits = sign === '' ? String(value) : String(-value);
 	return flags.includes('-') ? sign + digits : sign + digits.padStart(width - sign.length, pad);
@@ -387,7 +387,7 @@ export function formatDate(
 	if (!read || !isStyle(dateStyle) || !(timeStyle === undefined || isStyle(timeStyle))) {
 		return undefined;
 	}
-	const timeZone = read.wholeDay ? 'UTC' : timezone;
+	const timeZone = read.isWholeDay ? 'UTC' : timezone;
 	return dateFormat(locale, {timeZone, dateStyle, ...(timeStyle && {timeStyle})})?.format(read.at);
 }
 
@@ -408,16 +408,16 @@ function toDecimal(amount: unknown): Intl.StringNumericLiteral | number | undefi
 type Formatter = Intl.NumberFormat | Intl.DateTimeFormat;
 
 /** Recently used formatters, because an Intl formatter takes about 50 µs to create and 1 µs to use. */
-const formatters = new LRUCache<string, {readonly made: Formatter | null}>({max: 500});
+const formatters = new LRUCache<string, {readonly formatter: Formatter | null}>({max: 500});
 
 /** Returns the cached formatter, or `null` if Intl does not support the locale, currency or zone. */
-function kept<T extends Formatter>(key: string, make: () => T): T | null {
+function cachedFormatter<T extends Formatter>(key: string, make: () => T): T | null {
 	let entry = formatters.get(key);
 	if (!entry) {
-		entry = {made: madeOrNull(make)};
+		entry = {formatter: madeOrNull(make)};
 		formatters.set(key, entry);
 	}
-	return entry.made as T | null;
+	return entry.formatter as T | null;
 }
 
 function madeOrNull<T>(make: () => T): T | null {
@@ -432,7 +432,7 @@ function madeOrNull<T>(make: () => T): T | null {
 }
 
 function currencyFormat(locale: string, currency: string): Intl.NumberFormat | null {
-	return kept(
+	return cachedFormatter(
 		`${locale}\n${currency}`,
 		() =>
 			// An amount that rounds to zero is shown without a sign.
@@ -442,5 +442,5 @@ function currencyFormat(locale: string, currency: string): Intl.NumberFormat | n
 
 /** Callers pass `options` in the same order each time, because they are part of the cache key. */
 function dateFormat(locale: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat | null {
-	return kept(`${locale}\n${JSON.stringify(options)}`, () => new Intl.DateTimeFormat(locale, options));
+	return cachedFormatter(`${locale}\n${JSON.stringify(options)}`, () => new Intl.DateTimeFormat(locale, options));
 }

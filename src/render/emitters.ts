@@ -48,7 +48,7 @@ export class PieceEmitter extends TextEmitter {
 
 /** Returns the text of a value in a template. */
 export function textOf(written: unknown, strict: boolean): string {
-	const value = shown(written, strict);
+	const value = toRenderable(written, strict);
 	if (typeof value === 'string') {
 		return value;
 	}
@@ -60,13 +60,13 @@ export function textOf(written: unknown, strict: boolean): string {
  *
  * @throws {Error} for such a value, if `strict`
  */
-export function shown(written: unknown, strict: boolean): unknown {
+export function toRenderable(written: unknown, strict: boolean): unknown {
 	if (typeof written === 'string') {
 		return written;
 	}
 	const value = toValue(written);
 	if (Array.isArray(value)) {
-		return value.map(item => shown(item, strict));
+		return value.map(item => toRenderable(item, strict));
 	}
 	const isNumber = typeof value === 'number';
 	if (isNumber ? Number.isFinite(value) : typeof value !== 'object' || value === null || value instanceof Numeral) {

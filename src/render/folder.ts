@@ -107,14 +107,14 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
  * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `absent`, a missing
  * folder counts as empty.
  */
-async function namesIn(folder: string, problems: FolderProblem[], absent = false): Promise<string[] | null> {
+async function namesIn(folder: string, problems: FolderProblem[], mayBeAbsent = false): Promise<string[] | null> {
 	try {
 		if ((await lstat(folder)).isSymbolicLink()) {
 			throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
 		}
 		return (await readdir(folder)).sort();
 	} catch (error) {
-		if (absent && (error as NodeJS.ErrnoException).code === 'ENOENT') {
+		if (mayBeAbsent && (error as NodeJS.ErrnoException).code === 'ENOENT') {
 			return [];
 		}
 		problems.push({file: folder, message: reason(error)});
@@ -255,11 +255,11 @@ function readSubjects(
 	problems: FolderProblem[],
 ): Map<string, string> {
 	const file = 'template.json';
-	const found = new Map<string, string>();
+	const byLocale = new Map<string, string>();
 	const {subject, subjects, ...others} = settings ?? {};
 	problems.push(...Object.keys(others).map(key => ({file, message: `has an unknown field ${JSON.stringify(key)}`})));
 	if (typeof subject === 'string') {
-		found.set('', subject);
+		byLocale.set('', subject);
 	} else if (subject !== undefined) {
 		problems.push({file, message: 'subject must be text'});
 	}
@@ -268,7 +268,7 @@ function readSubjects(
 		if (subjects !== undefined) {
 			problems.push({file, message: 'subjects must be an object of texts by locale'});
 		}
-		return found;
+		return byLocale;
 	}
 	for (const [tag, text] of Object.entries(subjects)) {
 		const locale = validLocale(tag);
@@ -276,12 +276,12 @@ function readSubjects(
 			const message = `subjects.${tag}: ${locale === null ? 'not a language tag' : 'must be text'}`;
 			problems.push({file, message});
 		} else if (bodies.has(locale)) {
-			found.set(locale, text);
+			byLocale.set(locale, text);
 		} else {
 			problems.push({file, message: `subjects.${tag}: there is no body.${tag}.mjml or body.${tag}.html`});
 		}
 	}
-	return found;
+	return byLocale;
 }
 
 function reason(error: unknown): string {
@@ -294,11 +294,11 @@ function reason(error: unknown): string {
 /** Returns the files, by name, that `readTemplateFolder` reads as this content. Only template.json is generated. */
 export function folderFiles({id, layout, settings, variants, sample}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();
-	const usual = variants.find(({locale}) => locale === null)?.subject;
+	const defaultSubject = variants.find(({locale}) => locale === null)?.subject;
 	const subjects: Record<string, string> = {};
 	for (const {locale, subject, mjml, html, text} of variants) {
 		const name = locale === null ? 'body' : `body.${locale}`;
-		if (locale !== null && subject !== usual) {
+		if (locale !== null && subject !== defaultSubject) {
 			subjects[locale] = subject;
 		}
 		files.set(mjml === undefined ? `${name}.html` : `${name}.mjml`, mjml ?? html ?? '');
@@ -309,7 +309,7 @@ export function folderFiles({id, layout, settings, variants, sample}: FolderCont
 	const {topic, priority, sensitive} = settings;
 	const written = {
 		...present({id, layout}),
-		subject: usual,
+		subject: defaultSubject,
 		...(Object.keys(subjects).length > 0 && {subjects}),
 		...present({topic, priority, sensitive}),
 	};

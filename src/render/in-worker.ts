@@ -25,14 +25,14 @@ const looksPerLimit = 10;
 /** How long an idle thread waits for more work, because the next preview often follows soon. */
 const idleMs = 30_000;
 
-type Thread = {readonly worker: Worker; loaded: boolean; isReused: boolean};
+type Thread = {readonly worker: Worker; isLoaded: boolean; isReused: boolean};
 /** One idle thread for each module. */
 const idle = new Map<string, Thread>();
 
 function startThread(file: URL, limits: ResourceLimits): Thread {
-	const thread = {worker: new Worker(file, {resourceLimits: limits, env: {}}), loaded: false, isReused: false};
+	const thread = {worker: new Worker(file, {resourceLimits: limits, env: {}}), isLoaded: false, isReused: false};
 	thread.worker.once('message', () => {
-		thread.loaded = true;
+		thread.isLoaded = true;
 	});
 	return thread;
 }
@@ -56,7 +56,7 @@ function forget(worker: Worker): void {
 }
 
 /** Makes a thread available for more work, without keeping the process alive. */
-function rest(file: URL, thread: Thread): void {
+function keepIdle(file: URL, thread: Thread): void {
 	const {worker} = thread;
 	if (idle.has(file.href)) {
 		void worker.terminate();
@@ -101,7 +101,7 @@ async function eachInWorker<Result>(
 		throw error;
 	});
 	if (ended.ok) {
-		rest(file, thread);
+		keepIdle(file, thread);
 		return ended;
 	}
 	await thread.worker.terminate();
@@ -122,15 +122,15 @@ function workIn<Result>(
 	return new Promise<Ended<readonly Result[]>>((resolve, reject) => {
 		const endIn = (milliseconds: number) => {
 			const state = limitWork(milliseconds, clocks);
-			const look = () => {
+			const check = () => {
 				if (state() !== 'within') {
 					// If the caller itself was blocked, a response that has arrived by now takes precedence.
 					setImmediate(() => resolve({ok: false, spent: 'time'}));
 				}
 			};
-			return setInterval(look, milliseconds / looksPerLimit);
+			return setInterval(check, milliseconds / looksPerLimit);
 		};
-		timer = endIn(thread.loaded ? timeoutMs : maxStartMs);
+		timer = endIn(thread.isLoaded ? timeoutMs : maxStartMs);
 		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
 			if (message === 'loaded') {
 				clearInterval(timer);
@@ -156,7 +156,7 @@ function workIn<Result>(
 }
 
 /** Runs in the thread: reports that it has loaded, then posts the result of each input. */
-export async function answer(work: (input: unknown) => unknown): Promise<void> {
+export async function processInputs(work: (input: unknown) => unknown): Promise<void> {
 	const port = parentPort as NonNullable<typeof parentPort>;
 	const inputs = on(port, 'message');
 	port.postMessage('loaded');
@@ -211,12 +211,12 @@ export async function compileAndCheck({sources, layouts, checked}: CheckedJob, t
 	if (ended.ok) {
 		const done = ended.result.slice(1);
 		return {
-			faults: done.slice(0, checked.length) as ReadonlyArray<readonly Violation[]>,
+			problems: done.slice(0, checked.length) as ReadonlyArray<readonly Violation[]>,
 			results: done.slice(checked.length) as CompileResult[],
 		};
 	}
 	return {
-		faults: checked.map(() => [spentAt('files', ended.spent)]),
+		problems: checked.map(() => [spentAt('files', ended.spent)]),
 		results: sources.map(({mjml}) => ({
 			ok: false as const,
 			violations: [spentAt(mjml === undefined ? 'html' : 'mjml', ended.spent)],

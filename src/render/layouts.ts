@@ -2,7 +2,7 @@ import type {Liquid} from 'liquidjs';
 import {type CompileResult, compileVariant, type VariantSource} from './compile.ts';
 import {deepestPartials, maxPartials, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
-import {type LiquidToken, liquidTokens, offsetAt, positionAt, toFault, type Violation} from './liquid-source.ts';
+import {type LiquidToken, liquidTokens, offsetAt, positionAt, toProblem, type Violation} from './liquid-source.ts';
 
 /** A layout or a partial as its author wrote it. */
 export type Layout = {
@@ -61,7 +61,7 @@ function put(
 	try {
 		tokens = liquidTokens(engine, text);
 	} catch (error) {
-		return {field: part.field, ...toFault(error), ...(file !== null && {file})};
+		return {field: part.field, ...toProblem(error), ...(file !== null && {file})};
 	}
 
 	const marks = content ? tokens.filter(token => mark.test(token.text)) : [];
@@ -82,11 +82,11 @@ function put(
 		copy(token.text.startsWith('-', 2) ? Math.max(from, text.slice(0, token.begin).trimEnd().length) : token.begin);
 		const next = isMark ? content : findPartial(token, layouts, trail);
 		const isTooMuch = part.length > maxSourceLength || (!isMark && ++part.partials > maxPartials);
-		const fault = isTooMuch
+		const problem = isTooMuch
 			? `with its layout and partials it has more than ${maxSourceLength} characters or ${maxPartials} partials`
 			: next;
-		if (typeof fault === 'string') {
-			return faultAt(token.begin, fault);
+		if (typeof problem === 'string') {
+			return faultAt(token.begin, problem);
 		}
 		const inside = next && typeof next !== 'string' ? put(engine, layouts, part, next) : null;
 		if (inside) {
@@ -155,9 +155,9 @@ function resolveField(
 	}
 	const content: Text = {file: null, text: own, trail: []};
 	const part: Part = {field, pieces: [], length: 0, partials: 0};
-	const whole =
+	const root =
 		layout && around !== undefined ? {file: fileOf(layout, file), text: around, content, trail: []} : content;
-	return put(engine, layouts, part, whole) ?? part;
+	return put(engine, layouts, part, root) ?? part;
 }
 
 /**
@@ -175,32 +175,32 @@ export async function compileInLayout(source: VariantSource, layouts: readonly L
 
 	const engine = liquidEngines().plain;
 	const parts = written.map(each => resolveField(engine, layouts, source.layout, each));
-	const faults = parts.filter(part => 'message' in part);
-	if (faults.length > 0) {
-		return {ok: false, violations: faults};
+	const problems = parts.filter(part => 'message' in part);
+	if (problems.length > 0) {
+		return {ok: false, violations: problems};
 	}
-	const whole = parts.filter(part => 'pieces' in part);
-	const resolved = Object.fromEntries(whole.map(part => [part.field, textOf(part)]));
+	const resolvedParts = parts.filter(part => 'pieces' in part);
+	const resolved = Object.fromEntries(resolvedParts.map(part => [part.field, textOf(part)]));
 	const result = await compileVariant({...source, ...resolved});
 	if (result.ok) {
 		return {...result, resolved};
 	}
 	const violations = result.violations.map(one => {
-		const part = whole.find(({field}) => field === one.field);
+		const part = resolvedParts.find(({field}) => field === one.field);
 		return part ? placed(one, part) : one;
 	});
 	return {ok: false, violations};
 }
 
 /** Returns the violations in a layout or partial itself, before any template uses it. */
-export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violation[] {
+export function layoutProblems(layout: Layout, layouts: readonly Layout[]): Violation[] {
 	const engine = liquidEngines().plain;
 	const content: Text = {file: null, text: '', trail: []};
 	const trail = layout.kind === 'partial' ? [layout.name] : [];
 	return Object.entries(layout.files).flatMap(([file, text]) => {
 		const part: Part = {field: file, pieces: [], length: 0, partials: 0};
-		const whole = {file: fileOf(layout, file), text, trail, ...(layout.kind === 'layout' && {content})};
-		return put(engine, layouts, part, whole) ?? [];
+		const root = {file: fileOf(layout, file), text, trail, ...(layout.kind === 'layout' && {content})};
+		return put(engine, layouts, part, root) ?? [];
 	});
 }
 

@@ -18,7 +18,7 @@ import {
 import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
 import type {Pieces} from '../kit/text.ts';
 import {formatCurrency, formatDate, type Place, readMoment, readZone, strftime} from './dates.ts';
-import {PieceEmitter, shown, TextEmitter, textOf} from './emitters.ts';
+import {PieceEmitter, TextEmitter, textOf, toRenderable} from './emitters.ts';
 import {maxSourceLength, renderMemory} from './limits.ts';
 
 type Engines = {
@@ -121,7 +121,11 @@ export function liquidEngines(): Engines {
 		}
 		liquid.registerFilter('slice', function (value: unknown, ...args: unknown[]) {
 			const all = toValue(value);
-			return builtin.slice.call(this, Array.isArray(all) ? all : shown(all, isStrict(this.context)), ...args);
+			return builtin.slice.call(
+				this,
+				Array.isArray(all) ? all : toRenderable(all, isStrict(this.context)),
+				...args,
+			);
 		});
 		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
 			return formatCurrency(placeOf(this.context), value, code) ?? value;
@@ -136,7 +140,7 @@ export function liquidEngines(): Engines {
 			},
 		);
 		liquid.registerFilter('safe_url', function (value: unknown) {
-			return safeUrl(isStrict(this.context) ? shown(value, true) : value);
+			return safeUrl(isStrict(this.context) ? toRenderable(value, true) : value);
 		});
 		for (const name of jsonFilters) {
 			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
@@ -187,7 +191,7 @@ function escapeText(this: {readonly context: Context}, value: unknown): unknown 
 function withText(filter: Filter): Filter {
 	return function (value, ...args) {
 		const strict = isStrict(this.context);
-		return filter.call(this, shown(value, strict), ...args.map(arg => shown(arg, strict)));
+		return filter.call(this, toRenderable(value, strict), ...args.map(arg => toRenderable(arg, strict)));
 	};
 }
 
@@ -211,17 +215,17 @@ function written(
 	context: Context,
 	value: unknown,
 	format: string,
-	asked: {readonly locale?: string; readonly timezone?: unknown} = {},
+	options: {readonly locale?: string; readonly timezone?: unknown} = {},
 ): unknown {
 	const place = placeOf(context);
 	const moment = readMoment(value);
-	const zone = readZone(asked.timezone ?? place.timezone);
+	const zone = readZone(options.timezone ?? place.timezone);
 	if (moment === undefined || zone === undefined) {
 		return value;
 	}
 	const {memoryLimit} = context;
 	return strftime(moment, format, {
-		...{locale: asked.locale ?? place.locale, zone},
+		...{locale: options.locale ?? place.locale, zone},
 		use: characters => memoryLimit.use(characters),
 	});
 }
@@ -302,8 +306,8 @@ export function safeUrl(value: unknown): unknown {
 		return value;
 	}
 
-	const found = scheme.exec(value.replace(/[\s\u0000-\u0020\u007f-\u00a0\u200b\ufeff]+/g, ''))?.[1];
-	return found === undefined || allowedSchemes.has(found.toLowerCase()) ? value : '#';
+	const urlScheme = scheme.exec(value.replace(/[\s\u0000-\u0020\u007f-\u00a0\u200b\ufeff]+/g, ''))?.[1];
+	return urlScheme === undefined || allowedSchemes.has(urlScheme.toLowerCase()) ? value : '#';
 }
 
 /** Evaluates a part of an expression. */
@@ -424,11 +428,11 @@ function evaluateOf(token: Token | undefined): Evaluate | null {
 	}
 	return context => {
 		try {
-			let found = (context as unknown as Lookup).findScope(first as string | number);
+			let value = (context as unknown as Lookup).findScope(first as string | number);
 			for (const name of names) {
-				found = readName(context, found, name);
+				value = readName(context, value, name);
 			}
-			return found;
+			return value;
 		} catch (error) {
 			throw new UndefinedVariableError(error as Error, token);
 		}

@@ -13,16 +13,16 @@ export type LiquidToken = {
 };
 
 /** Parses a field as Liquid. Returns its first violation, or `null`. Never throws. */
-export function liquidFault(engine: Liquid, field: string, source: string): Violation | null {
+export function liquidProblem(engine: Liquid, field: string, source: string): Violation | null {
 	if (liquidCount(source) > maxLiquid) {
 		return {field, message: `has more than ${maxLiquid} Liquid tags and outputs`, line: 1, column: 1};
 	}
 
 	try {
 		engine.parse(source);
-		return invisibleFault(engine, field, source);
+		return invisibleProblem(engine, field, source);
 	} catch (error) {
-		return {field, ...toFault(error)};
+		return {field, ...toProblem(error)};
 	}
 }
 
@@ -30,7 +30,7 @@ export function liquidFault(engine: Liquid, field: string, source: string): Viol
 const invisible = /[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/;
 
 /** Finds an invisible character in a tag or output. Such a name would be unknown and render as an empty text. */
-function invisibleFault(engine: Liquid, field: string, source: string): Violation | null {
+function invisibleProblem(engine: Liquid, field: string, source: string): Violation | null {
 	if (!invisible.test(source)) {
 		return null;
 	}
@@ -52,7 +52,7 @@ export function liquidCount(source: string): number {
 }
 
 /** Returns the message and position of a Liquid error. Errors without a position are at the start of the source. */
-export function toFault(error: unknown): Omit<Violation, 'field'> {
+export function toProblem(error: unknown): Omit<Violation, 'field'> {
 	const said = error instanceof Error ? error.message : String(error);
 	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));
 	const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [1, 1];
@@ -119,7 +119,8 @@ export function shield(engine: Liquid, source: string): Shielded {
 		text,
 		tokens,
 		pattern,
-		restore: made => made.replace(pattern, (word, index) => tokens[Number(index)]?.text ?? word),
+		restore: rendered =>
+			rendered.replace(pattern, (placeholder, index) => tokens[Number(index)]?.text ?? placeholder),
 		sourceOffset(offset) {
 			const before = ends.findLast(end => end.text <= offset) ?? {text: 0, source: 0};
 			return before.source + offset - before.text;

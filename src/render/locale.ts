@@ -14,7 +14,7 @@ export function validLocale(text: string): string | null {
  * `SystemV/…` are not accepted. `Intl.supportedValuesOf('timeZone')` is not used, because it lacks `UTC` and
  * `Asia/Kolkata` on Node 20.
  */
-export function validTimezone(text: string): boolean {
+export function isValidTimezone(text: string): boolean {
 	if (!/^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+){0,2}$/.test(text) || /^systemv\//i.test(text)) {
 		return false;
 	}
@@ -31,10 +31,10 @@ export function validTimezone(text: string): boolean {
  * Yields a tag and its parents by truncation, as in the lookup of RFC 4647 §3.4: `zh-Hant-TW`, `zh-Hant`, `zh`. With
  * `scripts`, the tags that it implies precede the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
  */
-function* lookupChain(locale: string, scripts: boolean): Generator<string> {
+function* lookupChain(locale: string, usesScripts: boolean): Generator<string> {
 	let tag = locale.toLowerCase();
 	while (tag !== '') {
-		if (scripts && !tag.includes('-')) {
+		if (usesScripts && !tag.includes('-')) {
 			yield* impliedTags(locale);
 		}
 		yield tag;
@@ -86,12 +86,12 @@ export function chooseVariant<Variant extends {readonly locale: string | null}>(
 	locale: string,
 	workspaceLocale: string | null,
 ): Variant | undefined {
-	const scripts = variants.some(variant => hasScript(variant.locale));
-	for (const wanted of [locale, workspaceLocale ?? '', 'en']) {
-		for (const tag of lookupChain(wanted, scripts || hasScript(wanted))) {
-			const found = variants.find(variant => variant.locale?.toLowerCase() === tag);
-			if (found) {
-				return found;
+	const usesScripts = variants.some(variant => hasScript(variant.locale));
+	for (const requested of [locale, workspaceLocale ?? '', 'en']) {
+		for (const tag of lookupChain(requested, usesScripts || hasScript(requested))) {
+			const match = variants.find(variant => variant.locale?.toLowerCase() === tag);
+			if (match) {
+				return match;
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import {encodeConstant, joined, type Pieces, withoutControls} from '../kit/text.
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import {deepestHtml, largestPart, maxSubjectLength, renderTime} from './limits.ts';
 import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
-import {liquidCount, toFault} from './liquid-source.ts';
+import {liquidCount, toProblem} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 
 /** A compiled variant. The id identifies its content, because versions are immutable. */
@@ -109,11 +109,11 @@ export function createRenderer({
 			part = name;
 			const engine = name === 'html' ? engines.html : engines.plain;
 			// A copy for each part, because `increment` writes to the scope.
-			const made = renderTemplates(engine, templates, {...scope}, terms);
-			if (isTooLarge(made)) {
+			const pieces = renderTemplates(engine, templates, {...scope}, terms);
+			if (isTooLarge(pieces)) {
 				throw new RenderLimit(`larger than ${largestPart} octets`);
 			}
-			return made;
+			return pieces;
 		}
 
 		try {
@@ -123,11 +123,11 @@ export function createRenderer({
 			const text = templates.text ? tidyPieces(rendered('text', templates.text)) : [textOf(joined(html))];
 			return {ok: true, subject, html, text};
 		} catch (error) {
-			const {message, line, column} = toFault(error);
-			const limit = error instanceof RenderLimit || spentLimit.test(message);
+			const {message, line, column} = toProblem(error);
+			const isLimit = error instanceof RenderLimit || spentLimit.test(message);
 			return {
 				ok: false,
-				reason: limit ? 'render_limit' : 'template_error',
+				reason: isLimit ? 'render_limit' : 'template_error',
 				message: `${part}, line ${line}, column ${column}: ${message}`,
 			};
 		}
@@ -136,8 +136,8 @@ export function createRenderer({
 	return {
 		renderPieces,
 		render(variant, input) {
-			const made = renderPieces(variant, input);
-			return made.ok ? {...made, html: joined(made.html), text: joined(made.text)} : made;
+			const result = renderPieces(variant, input);
+			return result.ok ? {...result, html: joined(result.html), text: joined(result.text)} : result;
 		},
 	};
 }

@@ -2,7 +2,7 @@ import {compile, type DomNode} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
 import {encodeConstant, type Pieces} from '../kit/text.ts';
 import {deepestHtml} from './limits.ts';
-import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
+import {type LiquidToken, liquidProblem, shield} from './liquid-source.ts';
 
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
 const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
@@ -40,9 +40,9 @@ const toText = compile({
 	limits: {maxDepth: 200, maxInputLength: 1_100_000},
 	formatters: {
 		cell(element, walk, builder) {
-			if (saysNothing(element)) {
-				const inRow = element.parent && !saysNothing(element.parent) && !isLayout(element);
-				builder.addInline(inRow ? ` ${noWord} ` : '');
+			if (isBlank(element)) {
+				const isInRow = element.parent && !isBlank(element.parent) && !isLayout(element);
+				builder.addInline(isInRow ? ` ${noWord} ` : '');
 				return;
 			}
 			builder.addInline(' ');
@@ -73,16 +73,14 @@ const convert = (html: string): string => toText(html).replaceAll(noWord, '');
 /** Caches `saysNothing`, which is called for a node by each of its ancestors. */
 const silent = new WeakMap<DomNode, boolean>();
 
-function saysNothing(node: DomNode): boolean {
+function isBlank(node: DomNode): boolean {
 	const {type, data, attribs, children = []} = node;
-	const known = silent.get(node);
-	const found =
-		known ??
-		(type === 'text'
-			? data?.trim() === ''
-			: !(isImage(node) && attribs?.alt?.trim()) && children.every(saysNothing));
-	silent.set(node, found);
-	return found;
+	const cached = silent.get(node);
+	const result =
+		cached ??
+		(type === 'text' ? data?.trim() === '' : !(isImage(node) && attribs?.alt?.trim()) && children.every(isBlank));
+	silent.set(node, result);
+	return result;
 }
 
 const isImage = ({name, attribs}: DomNode): boolean =>
@@ -168,9 +166,9 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	}
 
 	const converted = trimLines(convert(text));
-	const kept = [...converted.matchAll(pattern)].map(([, index]) => Number(index));
+	const retained = [...converted.matchAll(pattern)].map(([, index]) => Number(index));
 	// Decoded entities may look like Liquid.
-	if (/\{[{%]/.test(converted) || !keepsBlocks(tokens, kept)) {
+	if (/\{[{%]/.test(converted) || !preservesBlocks(tokens, retained)) {
 		return null;
 	}
 
@@ -185,7 +183,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	}
 
 	const template = restore(dropEmptyLinks(joinTagLines(shortened, tokens, pattern), tokens, pattern));
-	return liquidFault(engine, 'text', template) ? null : template;
+	return liquidProblem(engine, 'text', template) ? null : template;
 }
 
 function kindsIn(
@@ -197,15 +195,15 @@ function kindsIn(
 }
 
 /** Whether every retained token is still in the same branch of the same block, and no missing token was needed. */
-function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): boolean {
+function preservesBlocks(tokens: readonly LiquidToken[], retained: readonly number[]): boolean {
 	const before = branches(tokens, [...tokens.keys()]);
-	const after = branches(tokens, kept);
+	const after = branches(tokens, retained);
 	return tokens.every(({name}, index) => {
 		if (after.has(index)) {
 			return after.get(index) === before.get(index);
 		}
-		const closesKept = (name.startsWith('end') || branchTags.has(name)) && after.has(before.get(index) ?? -1);
-		return !closesKept && !lastingTags.has(name);
+		const closesRetained = (name.startsWith('end') || branchTags.has(name)) && after.has(before.get(index) ?? -1);
+		return !closesRetained && !lastingTags.has(name);
 	});
 }
 
@@ -214,27 +212,27 @@ function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): b
  * similar tags, it is the index of the block's first tag.
  */
 function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
-	const found = new Map<number, number>();
+	const branchOf = new Map<number, number>();
 	const open: Array<{first: number; branch: number}> = [];
 	for (const index of order) {
 		const {name} = tokens[index] ?? {name: ''};
 		const block = open.at(-1);
 		if (name.startsWith('end')) {
-			found.set(index, block?.first ?? -1);
+			branchOf.set(index, block?.first ?? -1);
 			open.pop();
 		} else if (branchTags.has(name)) {
-			found.set(index, block?.first ?? -1);
+			branchOf.set(index, block?.first ?? -1);
 			if (block) {
 				block.branch = index;
 			}
 		} else {
-			found.set(index, block?.branch ?? -1);
+			branchOf.set(index, block?.branch ?? -1);
 			if (blockTags.has(name)) {
 				open.push({first: index, branch: index});
 			}
 		}
 	}
-	return found;
+	return branchOf;
 }
 
 /** Shortens links whose text equals their URL, as `textFromHtml` does. */
@@ -242,8 +240,8 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	const expression = (index: string) =>
 		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
 	const link = new RegExp(`(${pattern.source}) <${pattern.source}>`, 'g');
-	return text.replace(link, (whole, name: string, shown: string, target: string) =>
-		expression(shown) === expression(target) ? name : whole,
+	return text.replace(link, (whole, name: string, label: string, target: string) =>
+		expression(label) === expression(target) ? name : whole,
 	);
 }
 
@@ -271,11 +269,11 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 	const alone = new Set<number | undefined>();
 	for (const line of text.split('\n')) {
 		// Outputs count as words, because only tags disappear.
-		const shown = line
+		const visible = line
 			.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x'))
 			.trim();
-		const trailing = new RegExp(`(?:${pattern.source}\\s*)+$`).exec(shown)?.[0] ?? '';
-		const target = trailing === shown ? alone : within;
+		const trailing = new RegExp(`(?:${pattern.source}\\s*)+$`).exec(visible)?.[0] ?? '';
+		const target = trailing === visible ? alone : within;
 		for (const [, index] of trailing.matchAll(pattern)) {
 			const {name} = tokens[Number(index)] ?? {name: ''};
 			if (branchTags.has(name) || name.startsWith('end')) {
@@ -293,10 +291,10 @@ function joinTagLines(text: string, tokens: readonly LiquidToken[], pattern: Reg
 	return text
 		.split('\n')
 		.map(line => {
-			const onlyTags =
+			const hasOnlyTags =
 				line.trim() !== '' &&
 				line.replace(pattern, (_, index) => (tokens[Number(index)]?.kind === 'tag' ? '' : 'x')).trim() === '';
-			return onlyTags ? line.trim() : `${line}\n`;
+			return hasOnlyTags ? line.trim() : `${line}\n`;
 		})
 		.join('');
 }

@@ -21,20 +21,20 @@ const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
  * quotes, after `rfc822;`, or followed by punctuation. A local part may be quoted, and a domain may be an address
  * literal. Takes linear time: it never looks further than an address can be long.
  */
-export function findAddresses(text: string, most = maxAddresses): FoundAddress[] {
-	const found: FoundAddress[] = [];
-	for (let at = text.indexOf('@'); at !== -1 && found.length < most; at = text.indexOf('@', at + 1)) {
+export function findAddresses(text: string, max = maxAddresses): FoundAddress[] {
+	const addresses: FoundAddress[] = [];
+	for (let at = text.indexOf('@'); at !== -1 && addresses.length < max; at = text.indexOf('@', at + 1)) {
 		const [start, end] = bracketed(text, at) ?? [startOfLocal(text, at), endOfDomain(text, at)];
-		if (start < at && end > at + 1 && (found.at(-1)?.end ?? 0) <= start) {
-			found.push({address: text.slice(start, end), start, end});
+		if (start < at && end > at + 1 && (addresses.at(-1)?.end ?? 0) <= start) {
+			addresses.push({address: text.slice(start, end), start, end});
 		}
 	}
-	return found;
+	return addresses;
 }
 
 /** Returns the addresses in a text as written, at most `most`: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
-export function addressesIn(text: string, most = 20): string[] {
-	return findAddresses(text, most).map(({address}) => address);
+export function addressesIn(text: string, max = 20): string[] {
+	return findAddresses(text, max).map(({address}) => address);
 }
 
 /** Returns the first address in a text, or `null` if it has none. */
@@ -43,13 +43,13 @@ export function addressIn(text: string): string | null {
 }
 
 /** Whether two spellings name the same mailbox, as far as a third party can tell. */
-export function sameAddress(one: string, other: string): boolean {
+export function isSameAddress(one: string, other: string): boolean {
 	return one.toLowerCase() === other.toLowerCase();
 }
 
 /** Returns the addresses that are not among the reader's own. */
 export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
-	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
+	return addresses.filter(one => !own.some(other => isSameAddress(one, other)));
 }
 
 /**

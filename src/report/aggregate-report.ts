@@ -5,7 +5,7 @@ import {readDmarcReport} from './dmarc-report.ts';
 import {collectLeaves, fileNameOf, findField, type Mail, type Part, readMail} from './mime.ts';
 import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
-import {XmlFault} from './xml.ts';
+import {XmlProblem} from './xml.ts';
 
 /** A report found in a message, or a clause that says why it cannot be read. */
 type FoundAggregate = {readonly kind: AggregateReport['kind']; readonly report: AggregateReport | string};
@@ -26,9 +26,9 @@ export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggre
 	}
 	// Only messages that may hold a report are read again with room for large bodies.
 	for (const part of collectLeaves(readMail(raw, largestAttachment).root)) {
-		const found = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
-		if (found !== null) {
-			return found;
+		const aggregate = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
+		if (aggregate !== null) {
+			return aggregate;
 		}
 	}
 	return null;
@@ -40,8 +40,8 @@ function forwardedReport(part: Part, forwards: number): FoundAggregate | null {
 }
 
 function attachedReport(mail: Mail, part: Part): FoundAggregate | null {
-	const found = mayHoldReport(part) ? reportIn(mail, part) : null;
-	return typeof found?.report === 'object' || isMeantAsReport(mail, part) ? found : null;
+	const aggregate = mayHoldReport(part) ? reportIn(mail, part) : null;
+	return typeof aggregate?.report === 'object' || isMeantAsReport(mail, part) ? aggregate : null;
 }
 
 /**
@@ -51,9 +51,9 @@ function attachedReport(mail: Mail, part: Part): FoundAggregate | null {
 export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	const unpacked = unpack(bytes);
 	if (!unpacked.ok) {
-		return unpacked.fault;
+		return unpacked.problem;
 	}
-	if (!beginsLikeReport(unpacked.bytes)) {
+	if (!hasReportMarkup(unpacked.bytes)) {
 		return null;
 	}
 	const packed = isGzip(bytes) || isZip(bytes) ? bytes : gzipSync(bytes);
@@ -63,7 +63,7 @@ export function mailOfReport(bytes: Buffer): Buffer | string | null {
 }
 
 /** Whether bytes, in any charset, begin with markup that only reports have. */
-function beginsLikeReport(bytes: Buffer): boolean {
+function hasReportMarkup(bytes: Buffer): boolean {
 	const begin = bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
 	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
 	return isReport && /^[^\w-]*[<{]/.test(begin);
@@ -99,7 +99,7 @@ function isLabeled(part: Part): boolean {
 	return isNamed || [ofTls, archives, documents].some(types => types.test(part.type));
 }
 
-const hasReport = (bytes: Buffer): boolean => isGzip(bytes) || isZip(bytes) || beginsLikeReport(bytes);
+const hasReport = (bytes: Buffer): boolean => isGzip(bytes) || isZip(bytes) || hasReportMarkup(bytes);
 
 function isMessage(part: Part): boolean {
 	return /^message\/(?:rfc822|global)$/.test(part.type) || /\.eml$/i.test(fileNameOf(part));
@@ -110,7 +110,7 @@ function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 	const isTls = ofTls.test(part.type) || /\.json(?:\.gz)?$/i.test(fileNameOf(part));
 	const unpacked = unpack(bytes);
 	if (!unpacked.ok) {
-		return {kind: isTls ? 'tls' : 'dmarc', report: unpacked.fault};
+		return {kind: isTls ? 'tls' : 'dmarc', report: unpacked.problem};
 	}
 	const begin = unpacked.bytes
 		.subarray(0, 1024)
@@ -128,7 +128,7 @@ function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 		const report = isJson ? readTlsReport(text, domainsNamed(root, part)) : readDmarcReport(text);
 		return report === null ? null : {kind, report};
 	} catch (error) {
-		if (error instanceof XmlFault) {
+		if (error instanceof XmlProblem) {
 			return {kind, report: error.message};
 		}
 		throw error;

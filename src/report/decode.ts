@@ -3,14 +3,14 @@ import {isUtf8} from 'node:buffer';
 export type TransferEncoding = 'base64' | 'quoted-printable';
 
 /** Decodes a transfer encoding (RFC 2045 §6) to at most `most` octets. An unknown encoding counts as none. */
-export function decodeBody(body: Buffer, encoding: TransferEncoding | null, most: number): Buffer {
+export function decodeBody(body: Buffer, encoding: TransferEncoding | null, max: number): Buffer {
 	switch (encoding) {
 		case 'base64':
-			return decodeBase64(body.subarray(0, 2 * most)).subarray(0, most);
+			return decodeBase64(body.subarray(0, 2 * max)).subarray(0, max);
 		case 'quoted-printable':
-			return decodeQuotedPrintable(body.subarray(0, 3 * most)).subarray(0, most);
+			return decodeQuotedPrintable(body.subarray(0, 3 * max)).subarray(0, max);
 		default:
-			return body.subarray(0, most);
+			return body.subarray(0, max);
 	}
 }
 
@@ -36,8 +36,8 @@ export function isTrustedCharset(charset: string | undefined, bytes: Buffer): bo
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
 	const label = labelOf(charset);
 	const wide = utf16Of(bytes, wideLabel.test(label));
-	const narrow = utf8Labels.has(label) || unsaidLabels.has(label) || wideLabel.test(label);
-	const known = wide === null && narrow ? null : decodeAs(wide ?? label, bytes);
+	const isNarrow = utf8Labels.has(label) || unsaidLabels.has(label) || wideLabel.test(label);
+	const known = wide === null && isNarrow ? null : decodeAs(wide ?? label, bytes);
 	if (known !== null) {
 		return known;
 	}
@@ -127,9 +127,9 @@ export function decodeWords(value: string): string {
 	for (const {0: word, 1: label = '', 2: kind = '', 3: said = '', index} of text.matchAll(encodedWord)) {
 		const between = text.slice(at, index);
 		const charset = label.replace(/\*.*/, '').toLowerCase();
-		const follows = run.length > 0 && between.trim() === '';
-		if (!follows || run[0]?.charset !== charset) {
-			decoded += decodeRun(run) + (follows ? '' : between);
+		const isAdjacent = run.length > 0 && between.trim() === '';
+		if (!isAdjacent || run[0]?.charset !== charset) {
+			decoded += decodeRun(run) + (isAdjacent ? '' : between);
 			run = [];
 		}
 		run.push({charset, isBase64: kind.toLowerCase() === 'b', text: said});
@@ -165,8 +165,8 @@ function decodeRun(words: readonly EncodedWord[]): string {
 function decodeBase64(body: Buffer): Buffer {
 	const text = body.toString('latin1');
 	const foreign = text.slice(0, 4096).replace(/[A-Za-z0-9+/=\s]/g, '').length;
-	const words = text.slice(0, 4096).split(' ').length;
-	return foreign * 20 > Math.min(text.length, 4096) || words > 20 ? body : Buffer.from(text, 'base64');
+	const wordCount = text.slice(0, 4096).split(' ').length;
+	return foreign * 20 > Math.min(text.length, 4096) || wordCount > 20 ? body : Buffer.from(text, 'base64');
 }
 
 const [tab, lf, cr, blank, equals] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
@@ -181,13 +181,13 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 	/** The length without trailing spaces, which count only if something follows them on their line. */
 	let solid = 0;
 	/** Apart from spaces, the last octet is a `=` that encodes nothing. At the end of a line it joins the next line. */
-	let joins = false;
+	let isSoftBreak = false;
 	for (let at = 0; at < body.length; at++) {
 		const octet = body[at] as number;
 		const value = octet === equals ? 16 * hexDigit(body[at + 1]) + hexDigit(body[at + 2]) : Number.NaN;
 		if (octet === lf || octet === cr) {
 			length = solid;
-			if (joins && octet === lf) {
+			if (isSoftBreak && octet === lf) {
 				length--;
 			} else {
 				decoded[length++] = octet;
@@ -198,10 +198,10 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 		}
 		if (octet !== blank && octet !== tab) {
 			solid = length;
-			joins = octet === equals && Number.isNaN(value);
+			isSoftBreak = octet === equals && Number.isNaN(value);
 		}
 	}
-	return decoded.subarray(0, joins ? solid - 1 : solid);
+	return decoded.subarray(0, isSoftBreak ? solid - 1 : solid);
 }
 
 /** Returns `NaN` if the octet is not a hexadecimal digit. */
@@ -260,7 +260,7 @@ export function stripHtml(html: string): string {
 	}
 	return text.replace(
 		/&(#?\w{1,8});/g,
-		(whole, name: string) => entities[name.toLowerCase()] ?? codePoint(name) ?? whole,
+		(match, name: string) => entities[name.toLowerCase()] ?? codePoint(name) ?? match,
 	);
 }
 

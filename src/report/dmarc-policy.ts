@@ -57,5 +57,5 @@ const isUsable = (tags: readonly Tag[]): boolean =>
 	);
 
 /** If a tag appears twice, the stricter value counts. */
-const isStrict = (tags: readonly Tag[], wanted: 'adkim' | 'aspf'): boolean =>
-	tags.some(([name, value]) => name === wanted && value === 's');
+const isStrict = (tags: readonly Tag[], tagName: 'adkim' | 'aspf'): boolean =>
+	tags.some(([name, value]) => name === tagName && value === 's');

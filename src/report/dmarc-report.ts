@@ -150,7 +150,7 @@ function countOf(record: XmlElement): DmarcCount | null {
 	return {
 		...{ip, dkim, spf, n: Number(count)},
 		disposition: dispositions.find(one => one === disposition) ?? 'none',
-		why: dkim || spf ? '' : whyOf(record, evaluated),
+		why: dkim || spf ? '' : overrideReason(record, evaluated),
 	};
 }
 
@@ -162,7 +162,7 @@ const addressIn = (text: string): string | null =>
  * Returns `DKIM pass for other.example, SPF none; forwarded`. It shows registered domains, because forgers can invent
  * any number of subdomains.
  */
-function whyOf(record: XmlElement, evaluated: XmlElement | undefined): string {
+function overrideReason(record: XmlElement, evaluated: XmlElement | undefined): string {
 	const results = elementAt(record, 'auth_results');
 	const said = (name: string) => {
 		const all = results?.children.filter(child => child.name === name) ?? [];

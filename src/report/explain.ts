@@ -42,11 +42,11 @@ export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 		return [['subject', reason]];
 	}
 	const said = [status, code === null ? null : `reply code ${code}`].filter(each => each !== null).join(', ');
-	const refused = action === 'failed' || action === 'delayed';
+	const isRefused = action === 'failed' || action === 'delayed';
 	return [
 		['what', action === 'failed' ? whatFailed(report) : actions[action]],
 		...(feedbackType === null ? [] : [['feedback', feedbackType] as const]),
-		...(refused
+		...(isRefused
 			? judged(report)
 			: [['effect', toEffect(report)] as const, ...(rule === null ? [] : ruleRows({rule, matched}))]),
 		...(said === '' ? [] : [['status', said] as const]),
@@ -67,13 +67,13 @@ export function toEvidence(
 	mx: string | null,
 ):
 	| {readonly ok: true; readonly evidence: Evidence}
-	| {readonly ok: false; readonly fault: string; readonly fix: string} {
+	| {readonly ok: false; readonly problem: string; readonly fix: string} {
 	const {code, enhanced, text} = replyIn(reply);
 	if (code === null) {
-		return {ok: false, fault: 'the reply has no code', fix: "begin it with one, as in '550 5.1.1 no such user'"};
+		return {ok: false, problem: 'the reply has no code', fix: "begin it with one, as in '550 5.1.1 no such user'"};
 	}
 	if (code < 400) {
-		return {ok: false, fault: `the reply ${code} is not a refusal`, fix: 'use one that starts with 4 or 5'};
+		return {ok: false, problem: `the reply ${code} is not a refusal`, fix: 'use one that starts with 4 or 5'};
 	}
 	return {ok: true, evidence: {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null}};
 }

@@ -1,4 +1,4 @@
-import {type Answers, type DnsAnswer, type Question, questionKey} from '../net/dns.ts';
+import {type DnsAnswer, type DnsAnswers, type Question, questionKey} from '../net/dns.ts';
 
 /** The code of an answer that is still missing. Its effect on a verdict is decided once the name has been looked up. */
 export const unknownCode = 'unknown';
@@ -6,10 +6,10 @@ const unknown = {kind: 'failed', code: unknownCode} as const;
 
 /** The DNS answers received so far for a message. Never queries DNS: it only records which answers are missing. */
 export class KnownAnswers {
-	readonly #answers: Answers;
+	readonly #answers: DnsAnswers;
 	readonly #missing = new Map<string, Question>();
 
-	constructor(answers: Answers) {
+	constructor(answers: DnsAnswers) {
 		this.#answers = answers;
 	}
 

@@ -79,7 +79,7 @@ function plainText(part: Part): string {
 }
 
 /** Joins the lines of `format=flowed` (RFC 3676 §4) into paragraphs, without the program's own line breaks. */
-function unflowed(text: string, deletesSpace: boolean): string {
+function unflowed(text: string, shouldDeleteSpace: boolean): string {
 	const lines: string[] = [];
 	/** The quote marks of a paragraph that continues. */
 	let open: string | null = null;
@@ -87,14 +87,14 @@ function unflowed(text: string, deletesSpace: boolean): string {
 		const quote = /^>*/.exec(line)?.[0] ?? '';
 		const content = line.slice(quote.length).replace(/^ /, '');
 		const isSignature = content === '-- ';
-		const flows = content.endsWith(' ') && !isSignature;
-		const said = flows && deletesSpace ? content.slice(0, -1) : content;
+		const isFlowed = content.endsWith(' ') && !isSignature;
+		const said = isFlowed && shouldDeleteSpace ? content.slice(0, -1) : content;
 		if (open === quote && !isSignature) {
 			lines.push(`${lines.pop()}${said}`);
 		} else {
 			lines.push(quote === '' ? said : `${quote} ${said}`);
 		}
-		open = flows ? quote : null;
+		open = isFlowed ? quote : null;
 	}
 	return lines.join('\n');
 }

@@ -61,13 +61,13 @@ function ofHeader({root}: Mail, raw: Buffer) {
 		automatic: isAutomatic(root),
 		senders: parseAddresses(header, 'from|sender|reply-to'),
 		addressees: parseAddresses(header, 'to|cc'),
-		answers: [...new Set([...idsIn(findField(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
+		repliedTo: [...new Set([...idsIn(findField(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
 		headers: fields.slice(0, maxFields).map(({name, value}) => ({name, value: textOf(value, maxValueLength)})),
 	};
 }
 
 /** Removes controls: an encoded word may contain line breaks, which programs mistake for the end of a field. */
-const textOf = (value: string, longest: number) => cutText(withoutControls(decodeWords(value)), longest);
+const textOf = (value: string, maxLength: number) => cutText(withoutControls(decodeWords(value)), maxLength);
 
 /**
  * Returns every address in the fields of these names, even beyond what is shown: messages are found and erased by them.
@@ -112,21 +112,24 @@ const reportType =
 	/^(?:multipart\/report|message\/(?:(?:global-)?(?:delivery-status|disposition-notification)|feedback-report))$/;
 
 function parseMailboxes(field: string) {
-	const found: Array<{readonly address: string; readonly name: string | null}> = [];
+	const mailboxes: Array<{readonly address: string; readonly name: string | null}> = [];
 	const add = ({address, name, group}: AddressOrGroup): void => {
 		const mailbox = mailboxIn(address ?? '');
-		if (mailbox !== '' && found.length < maxMailboxes) {
-			found.push({address: mailbox, name: cutText(withoutControls(decodeWords(name)), maxNameLength) || null});
+		if (mailbox !== '' && mailboxes.length < maxMailboxes) {
+			mailboxes.push({
+				address: mailbox,
+				name: cutText(withoutControls(decodeWords(name)), maxNameLength) || null,
+			});
 		}
 		group?.forEach(add);
 	};
 	addressparser(field).forEach(add);
 	// Some programs encode the whole field. Then only text in angle brackets counts as an address.
-	const whole = found.length === 0 ? decodeWords(field) : '';
-	if (/<[^<>\s]+@[^<>\s]+>/.test(whole)) {
-		addressparser(whole).forEach(add);
+	const decoded = mailboxes.length === 0 ? decodeWords(field) : '';
+	if (/<[^<>\s]+@[^<>\s]+>/.test(decoded)) {
+		addressparser(decoded).forEach(add);
 	}
-	return found;
+	return mailboxes;
 }
 
 /** Returns an address as written. An encoded word cannot stand for one (RFC 2047 §5), except for a plain one. */

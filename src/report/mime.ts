@@ -89,9 +89,9 @@ function parseParts(content: Buffer, {value, parameters}: ContentType, depth: nu
 	if (!value.startsWith('multipart/')) {
 		return null;
 	}
-	const announced = parameters.boundary ? splitParts(content, parameters.boundary, {most: limits.parts + 1}) : [];
+	const announced = parameters.boundary ? splitParts(content, parameters.boundary, {max: limits.parts + 1}) : [];
 	const guessed = announced.length > 0 ? null : guessBoundary(content);
-	const pieces = guessed === null ? announced : splitParts(content, guessed, {most: limits.parts + 1});
+	const pieces = guessed === null ? announced : splitParts(content, guessed, {max: limits.parts + 1});
 	const parts: Part[] = [];
 	for (const piece of pieces) {
 		if (depth >= deepest || limits.parts <= 0) {
@@ -165,10 +165,10 @@ function parseLines(bytes: Buffer): string[] {
 const fieldName = /^[!-9;-~]+$/;
 
 function once<Value>(make: () => Value): () => Value {
-	let made: {readonly value: Value} | undefined;
+	let cached: {readonly value: Value} | undefined;
 	return () => {
-		made ??= {value: make()};
-		return made.value;
+		cached ??= {value: make()};
+		return cached.value;
 	};
 }
 
@@ -187,7 +187,7 @@ function guessBoundary(content: Buffer): string | null {
 /** A value with parameters (RFC 2045 §5.1), their names in lower case. */
 type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
 
-const longest = 4096;
+const maxContentTypeLength = 4096;
 const maxParameters = 40;
 
 const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/g;
@@ -197,7 +197,7 @@ const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(
  * missing or invalid type becomes `text/plain`.
  */
 export function readContentType(field: string | null): ContentType {
-	const text = withoutComments((field ?? '').slice(0, longest));
+	const text = withoutComments((field ?? '').slice(0, maxContentTypeLength));
 	const semicolon = text.indexOf(';');
 	const value = (semicolon === -1 ? text : text.slice(0, semicolon)).replace(/\s+/g, '').toLowerCase();
 	return {
@@ -248,27 +248,27 @@ function withoutComments(text: string): string {
 	if (!text.includes('(')) {
 		return text;
 	}
-	let kept = '';
+	let remaining = '';
 	let depth = 0;
-	let quoted = false;
+	let isQuoted = false;
 	for (let i = 0; i < text.length; i++) {
 		const character = text[i] as string;
-		if (character === '\\' && (quoted || depth > 0)) {
-			kept += depth === 0 ? text.slice(i, i + 2) : '';
+		if (character === '\\' && (isQuoted || depth > 0)) {
+			remaining += depth === 0 ? text.slice(i, i + 2) : '';
 			i++;
 		} else if (character === '"' && depth === 0) {
-			quoted = !quoted;
-			kept += character;
-		} else if (character === '(' && !quoted && /[\s;(]|^$/.test(text[i - 1] ?? '')) {
+			isQuoted = !isQuoted;
+			remaining += character;
+		} else if (character === '(' && !isQuoted && /[\s;(]|^$/.test(text[i - 1] ?? '')) {
 			depth++;
 		} else if (character === ')' && depth > 0) {
 			depth--;
 		} else if (depth === 0) {
-			kept += character;
+			remaining += character;
 		}
 	}
 	// A comment without its closing parenthesis is not a comment.
-	return depth === 0 ? kept : text;
+	return depth === 0 ? remaining : text;
 }
 
 const cr = 0x0d;
@@ -297,7 +297,7 @@ const maxFromLines = 100;
 /** Cuts at the `From ` line of a second message. */
 function withoutNextMail(bytes: Buffer): Buffer {
 	let at = bytes.indexOf(fromLine);
-	for (let tries = 0; at !== -1 && tries < maxFromLines; tries++) {
+	for (let attempts = 0; at !== -1 && attempts < maxFromLines; attempts++) {
 		const lines = bytes.toString('latin1', at + 2, at + 600);
 		if (/^From [^\n]{3,120}\d\d:\d\d[^\n]{0,30}\n[!-9;-~]{2,60}:[ \t]/.test(lines)) {
 			return bytes.subarray(0, at + 1);
@@ -312,7 +312,7 @@ export function withLineFeeds(raw: Buffer): Buffer {
 	if (raw.indexOf(cr) === -1) {
 		return raw;
 	}
-	const alone = endsWithCr(raw);
+	const isCrOnly = hasCrLineEnds(raw);
 	const bytes = Buffer.allocUnsafe(raw.length);
 	let length = 0;
 	for (let i = 0; i < raw.length; i++) {
@@ -325,12 +325,12 @@ export function withLineFeeds(raw: Buffer): Buffer {
 		if (next === lf || (next === cr && raw[i + 2] === lf)) {
 			continue;
 		}
-		bytes[length++] = alone ? lf : cr;
+		bytes[length++] = isCrOnly ? lf : cr;
 	}
 	return bytes.subarray(0, length);
 }
 
-function endsWithCr(raw: Buffer): boolean {
+function hasCrLineEnds(raw: Buffer): boolean {
 	let crs = 0;
 	let lfs = 0;
 	for (let i = 0; i < raw.length; i++) {
@@ -351,13 +351,13 @@ const commonField =
  * Returns where the header of a message or part ends: at the first blank line. If a line before it is not a field and
  * no field follows, the blank line is missing and that line starts the body. Looks at `longest` octets.
  */
-function headerEnd(bytes: Buffer, longest: number): number {
+function headerEnd(bytes: Buffer, maxLength: number): number {
 	if (bytes[0] === lf) {
 		return 0;
 	}
 	const blank = bytes.indexOf('\n\n');
 	const end = blank === -1 ? bytes.length : blank + 1;
-	const header = bytes.toString('latin1', 0, Math.min(end, longest));
+	const header = bytes.toString('latin1', 0, Math.min(end, maxLength));
 	const stray = /^(?:--|(?![\t ]|[!-9;-~]{1,200}[ \t]*:)).*$/m.exec(
 		header.endsWith('\n') ? header.slice(0, -1) : header,
 	);

@@ -6,7 +6,7 @@ export type Subject = {
 	/** The recipient, and the address that the message was sent to. */
 	readonly addresses: readonly string[];
 	/** There is no other recipient, so every reply in the text is about this one. */
-	readonly only: boolean;
+	readonly isOnlyRecipient: boolean;
 	/** Its fields contain a reply, so text shared by several recipients is not needed. */
 	readonly hasReply: boolean;
 };
@@ -30,23 +30,23 @@ export function splitParagraphs(said: string, known: ReadonlySet<string>): Parag
 
 /** Returns what paragraphs say about one recipient: those that name it, and what they introduce. */
 export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[]): string {
-	const {only} = subject;
+	const {isOnlyRecipient} = subject;
 	return paragraphs
 		.map((paragraph, index) => {
 			const before = paragraphs[index - 1] ?? {text: '', listed: []};
-			const follows = introduction.test(before.text) && (only || endsWith(before, subject));
-			const isWhole = follows || (only && introduction.test(firstLine(paragraph.text)));
+			const isIntroduced = introduction.test(before.text) && (isOnlyRecipient || isLastNamed(before, subject));
+			const isWhole = isIntroduced || (isOnlyRecipient && introduction.test(firstLine(paragraph.text)));
 			const isQuoted = quotedHeader.test(paragraph.text);
 			return isQuoted ? '' : wordsOn(subject, paragraph) || (isWhole ? paragraph.text : '');
 		})
-		.filter(words => words !== '')
+		.filter(text => text !== '')
 		.join('\n')
 		.slice(0, maxAboutLength);
 }
 
 /** Returns the text about a recipient, up to where the next one is named. Empty if the paragraph does not name it. */
 function wordsOn({addresses, hasReply}: Subject, {text: whole, listed}: Paragraph): string {
-	if (!addresses.some(address => names(whole, address))) {
+	if (!addresses.some(address => containsAddress(whole, address))) {
 		return '';
 	}
 	const own = listed.filter(finding => isOf(finding, addresses));
@@ -66,9 +66,9 @@ function isOf({recipient, originalRecipient}: Finding, addresses: readonly strin
 }
 
 /** Whether a recipient is the last one named in a paragraph, so that the following text is about it. */
-function endsWith({text, listed}: Paragraph, {addresses}: Subject): boolean {
+function isLastNamed({text, listed}: Paragraph, {addresses}: Subject): boolean {
 	const last = listed.at(-1);
-	return last === undefined ? addresses.some(address => names(text, address)) : isOf(last, addresses);
+	return last === undefined ? addresses.some(address => containsAddress(text, address)) : isOf(last, addresses);
 }
 
 function firstLine(text: string): string {
@@ -76,11 +76,11 @@ function firstLine(text: string): string {
 }
 
 /** Whether a text contains an address that is not merely part of a longer one. */
-function names(text: string, address: string): boolean {
+function containsAddress(text: string, address: string): boolean {
 	const lower = text.toLowerCase();
-	const wanted = address.toLowerCase();
-	for (let at = lower.indexOf(wanted); at !== -1; at = lower.indexOf(wanted, at + 1)) {
-		const end = at + wanted.length;
+	const lowerAddress = address.toLowerCase();
+	for (let at = lower.indexOf(lowerAddress); at !== -1; at = lower.indexOf(lowerAddress, at + 1)) {
+		const end = at + lowerAddress.length;
 		if (!/[\w.+-]/.test(lower[at - 1] ?? '') && !/^(?:[\w-]|\.\w)/.test(lower.slice(end, end + 2))) {
 			return true;
 		}

@@ -58,8 +58,8 @@ export function domainName(text: string): string | undefined {
 /** Returns candidates for the author's domain: a comment in the field may name another address. */
 export function authorDomains(header: string): string[] {
 	const field = /^from[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/im.exec(header)?.[0] ?? '';
-	const found = Buffer.from(field, 'latin1')
+	const matches = Buffer.from(field, 'latin1')
 		.toString()
 		.matchAll(/@([^\s<>,;:"()]+)/g);
-	return [...new Set([...found].slice(-maxAuthorDomains).flatMap(([, text = '']) => domainName(text) ?? []))];
+	return [...new Set([...matches].slice(-maxAuthorDomains).flatMap(([, text = '']) => domainName(text) ?? []))];
 }

@@ -2,7 +2,7 @@ import {toBuffer} from '../kit/text.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {Verdict} from '../mail/received.ts';
 import type {InboundMail, Reading, ReportKind} from '../mail/report.ts';
-import type {Answers} from '../net/dns.ts';
+import type {DnsAnswers} from '../net/dns.ts';
 import {KnownAnswers} from './known-answers.ts';
 import {readLetter} from './letter.ts';
 import {readReport} from './read-report.ts';
@@ -10,7 +10,7 @@ import {letterLimits, reportLimits, type SignatureClocks, tlsReportLimits, verif
 import {judgeLetter} from './verdicts.ts';
 
 /** Whether a report is trusted because of who signed it. */
-export const countsBySigner = ({kind, forwarded}: Reading): boolean => signedKinds.has(kind) && !forwarded;
+export const isTrustedBySigner = ({kind, forwarded}: Reading): boolean => signedKinds.has(kind) && !forwarded;
 
 const signedKinds: ReadonlySet<ReportKind> = new Set(['arf', 'dmarc', 'tls']);
 
@@ -31,23 +31,24 @@ export async function readInbound(
 		return reading;
 	}
 	if (envelope === null) {
-		return countsBySigner(reading)
+		return isTrustedBySigner(reading)
 			? {...reading, signers: findSigners(raw, reading.kind, answers, clocks)}
 			: reading;
 	}
 	const limits = letterLimits(raw.length);
-	const letter = await readLetter(raw, verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
-	const verdicts = judgeLetter(envelope, letter, answers);
-	if (!countsBySigner(reading)) {
-		return {...reading, letter, verdicts};
+	const parsedMessage = await readLetter(raw, verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
+	const verdicts = judgeLetter(envelope, parsedMessage, answers);
+	if (!isTrustedBySigner(reading)) {
+		return {...reading, message: parsedMessage, verdicts};
 	}
 	// A key that is valid only for TLS reports proves nothing about a message to people.
-	const signers = reading.kind === 'tls' ? findSigners(raw, 'tls', answers, clocks) : passedOf(letter.signatures);
-	return {...reading, letter, verdicts, signers};
+	const signers =
+		reading.kind === 'tls' ? findSigners(raw, 'tls', answers, clocks) : passedOf(parsedMessage.signatures);
+	return {...reading, message: parsedMessage, verdicts, signers};
 }
 
 /** Returns the domains that signed a report. */
-export function findSigners(raw: Buffer, kind: ReportKind, answers: Answers, clocks: SignatureClocks): string[] {
+export function findSigners(raw: Buffer, kind: ReportKind, answers: DnsAnswers, clocks: SignatureClocks): string[] {
 	const limits = kind === 'tls' ? tlsReportLimits : reportLimits;
 	return passedOf(verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
 }

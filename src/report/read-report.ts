@@ -1,7 +1,7 @@
 import {phaseIn} from '../bounce/classify.ts';
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import {type Clues, notRefused, type Reading, type Report, type ReportAction} from '../mail/report.ts';
-import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-text.ts';
+import {addressesIn, addressIn, isSameAddress, strangersIn} from './addresses-in-text.ts';
 import {readAggregate} from './aggregate-report.ts';
 import {decodeWords, stripHtml} from './decode.ts';
 import {collectLeaves, type Field, findField, type Mail, readMail} from './mime.ts';
@@ -32,9 +32,9 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const mail = readMail(raw);
 	const text = readBounceText(mail);
 	const reading = readingOf(mail, text, classify);
-	const found = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
-	if (found !== null) {
-		const {kind, report} = found;
+	const aggregate = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
+	if (aggregate !== null) {
+		const {kind, report} = aggregate;
 		const read = {kind, reports: [], clues: reading.clues};
 		return typeof report === 'string' ? {...read, fault: report} : {...read, fault: null, aggregate: report};
 	}
@@ -52,7 +52,7 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	}
 	const isReport = inside.kind === 'dsn' || inside.kind === 'arf';
 	// Without a clue it cannot match a message: somebody is asking about a bounce.
-	return isReport && Object.values(inside.clues).some(found => found.length > 0)
+	return isReport && Object.values(inside.clues).some(clue => clue.length > 0)
 		? {...inside, forwarded: true}
 		: reading;
 }
@@ -66,7 +66,7 @@ function isOfDaemon(text: BounceText): boolean {
 function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const structured = readStructured(mail);
 	const {kind, reports} = whatItSays(mail, text, structured, classify);
-	const isCut = structured.status?.cut === true || (kind === 'text' && isTextCut(text, reports));
+	const isCut = structured.status?.isCut === true || (kind === 'text' && isTextCut(text, reports));
 	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
 	// The omitted part may contradict the rest.
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
@@ -95,9 +95,9 @@ function whatItSays(
 	if (inWords) {
 		return {kind: 'text', reports: inWords};
 	}
-	const asked = readUnsubscribe(mail);
-	if (asked) {
-		return {kind: 'other', reports: asked};
+	const unsubscribe = readUnsubscribe(mail);
+	if (unsubscribe) {
+		return {kind: 'other', reports: unsubscribe};
 	}
 	if (!isAutoReply(mail, text)) {
 		return {kind: 'other', reports: []};
@@ -118,16 +118,20 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 	}
 	const action = actionInText(bounce);
 	const hidden = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
-	const whole = findings.length === 1 ? bounce.said : null;
+	const fullText = findings.length === 1 ? bounce.said : null;
 	return findings.map(finding =>
-		reportOfFinding({...finding, ...(action && {action}), recipient: finding.recipient ?? hidden}, whole, classify),
+		reportOfFinding(
+			{...finding, ...(action && {action}), recipient: finding.recipient ?? hidden},
+			fullText,
+			classify,
+		),
 	);
 }
 
-function reportOfFinding(finding: Finding, whole: string | null, classify: Classify): Report {
+function reportOfFinding(finding: Finding, fullText: string | null, classify: Classify): Report {
 	const {recipient, originalRecipient} = finding;
 	// A reason may precede its recipient, so a single recipient gets the whole text.
-	const text = whole === null || /\p{L}{3}/u.test(finding.text) ? finding.text : whole;
+	const text = fullText === null || /\p{L}{3}/u.test(finding.text) ? finding.text : fullText;
 	const {evidence, judgement} = judgeFinding(finding, text, classify);
 	const action = finding.action ?? arrival(evidence) ?? 'failed';
 	const said = {
@@ -151,8 +155,8 @@ function judgeFinding(finding: Finding, text: string, classify: Classify): {evid
 }
 
 function toEvidence({phase, host}: Finding, text: string): Evidence {
-	const found = evidenceIn(text);
-	return {...found, phase: phase ?? found.phase, host: host ?? found.host};
+	const evidence = evidenceIn(text);
+	return {...evidence, phase: phase ?? evidence.phase, host: host ?? evidence.host};
 }
 
 /** Header fields of a report that may name its addressee. */
@@ -252,8 +256,8 @@ function decoded(address: string): string {
 	return address.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
-function few(found: readonly string[]): string[] {
-	return [...new Set(found.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
+function few(values: readonly string[]): string[] {
+	return [...new Set(values.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
 }
 
 /** Reads a delivery status notification (RFC 3464, 6533). Returns `null` if it says nothing about any recipient. */
@@ -274,7 +278,7 @@ function readDsn(
 		said: splitParagraphs(said, known),
 		subject: findField(mail.root.fields, 'subject') ?? '',
 		reporter: hostOf(findField(status.message, 'reporting-mta')),
-		only: status.recipients.length === 1,
+		isOnlyRecipient: status.recipients.length === 1,
 	};
 	const reports = recipients.map(fields => reportOfFields(fields, around, classify));
 	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
@@ -308,7 +312,7 @@ type Around = {
 	readonly said: readonly Paragraph[];
 	readonly subject: string;
 	readonly reporter: string | null;
-	readonly only: boolean;
+	readonly isOnlyRecipient: boolean;
 };
 
 function reportOfFields(
@@ -317,14 +321,15 @@ function reportOfFields(
 	classify: Classify,
 ): Report {
 	const {named, local, original, status, diagnostic, comment, supplement, hint} = fields;
-	const {only} = around;
-	const recipient = named ?? sentToLocal(around, local) ?? (only ? namedElsewhere(around, diagnostic) : null);
+	const {isOnlyRecipient} = around;
+	const recipient =
+		named ?? sentToLocal(around, local) ?? (isOnlyRecipient ? namedElsewhere(around, diagnostic) : null);
 	const addresses = [recipient, original].filter(address => address !== null);
 	const hasReply = diagnostic !== '' || supplement !== '';
-	const paragraphs = paragraphsOn({addresses, only, hasReply}, around.said);
-	const spoken = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
+	const paragraphs = paragraphsOn({addresses, isOnlyRecipient, hasReply}, around.said);
+	const replyText = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
 	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
-	const reply = replyIn(spoken);
+	const reply = replyIn(replyText);
 	const action = toAction(fields, reply.code, around.subject);
 	const host = fields.remote ?? hostIn(everything) ?? around.reporter;
 	const about = {
@@ -334,16 +339,16 @@ function reportOfFields(
 		status: specific(reply.enhanced) ?? specific(status) ?? reply.enhanced ?? status,
 		code: reply.code,
 		host,
-		reason: findReason(spoken),
+		reason: findReason(replyText),
 		feedbackType: null,
 	};
 	if (action !== 'failed' && action !== 'delayed') {
 		return {...about, ...notRefused};
 	}
 	const known = {phase: phaseIn(everything), status, host};
-	const others = [supplement, paragraphs, hint].filter(each => !spoken.includes(each));
+	const others = [supplement, paragraphs, hint].filter(each => !replyText.includes(each));
 	// If the fields have a reply, text that may be about another recipient must not suppress anyone.
-	const isSure = (text: string) => only || !hasReply || text !== paragraphs;
+	const isSure = (text: string) => isOnlyRecipient || !hasReply || text !== paragraphs;
 	const judgement = judgeReplies(classify, known, reply, others, isSure);
 	return action === 'failed'
 		? {...about, ...judgement}
@@ -379,12 +384,12 @@ function judgeReplies(
 
 /** Returns the only addressee of the returned message with this local part: mail systems omit their own domain. */
 function sentToLocal({returned}: Around, local: string | null): string | null {
-	const wanted = local?.toLowerCase();
+	const localPart = local?.toLowerCase();
 	const addressees = returned.flatMap(header => header.filter(({name}) => name === 'to' || name === 'cc'));
-	const found = addressees
+	const matches = addressees
 		.flatMap(({value}) => addressesIn(value))
-		.filter(address => address.slice(0, address.lastIndexOf('@')).toLowerCase() === wanted);
-	return new Set(found.map(address => address.toLowerCase())).size === 1 ? (found[0] as string) : null;
+		.filter(address => address.slice(0, address.lastIndexOf('@')).toLowerCase() === localPart);
+	return new Set(matches.map(address => address.toLowerCase())).size === 1 ? (matches[0] as string) : null;
 }
 
 /** Finds a recipient that the status omits: in `X-Failed-Recipients`, the diagnostic, or the returned `To`. */
@@ -424,8 +429,8 @@ function readRecipientFields(fields: readonly Field[]) {
 		/** A mailer's own category, in words that the rules know. */
 		hint: hints.get(findField(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
-	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
-	return saysNothing ? null : read;
+	const isEmpty = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
+	return isEmpty ? null : read;
 }
 
 function findDiagnostic(fields: readonly Field[]): string {
@@ -458,7 +463,7 @@ function hostOf(value: string | null): string | null {
 function findSentTo(original: string | null, recipient: string | null, paragraphs: string): string | null {
 	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
 	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
-	return address !== null && (recipient === null || !sameAddress(address, recipient)) ? address : null;
+	return address !== null && (recipient === null || !isSameAddress(address, recipient)) ? address : null;
 }
 
 const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
@@ -475,11 +480,11 @@ function toAction(
 	code: number | null,
 	subject: string,
 ): ReportAction {
-	const word = (action ?? '')
+	const normalized = (action ?? '')
 		.replace(/\([^)]{0,200}\)/g, '')
 		.trim()
 		.toLowerCase();
-	const known = actions.find(([pattern]) => pattern.test(word))?.[1];
+	const known = actions.find(([pattern]) => pattern.test(normalized))?.[1];
 	const isGood = status?.startsWith('2') ?? false;
 	if (known === 'failed' && isGood && (code === null || code < 400)) {
 		return 'delivered'; // RFC 3463: class 2 means success, whatever the action says.

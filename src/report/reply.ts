@@ -64,7 +64,7 @@ export function hostIn(text: string): string | null {
 }
 
 const bothCodes = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/g;
-const spoken =
+const codeAfterWord =
 	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/gim;
 const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
@@ -73,11 +73,11 @@ const maxTextLength = 4096;
 const trailers =
 	/\n[ \t]*\n|\n[ \t]*(?:Giving up on|\(Other MXes|I.m not going to try|STARTTLS proto|Generating server|-{3,}|={3,})|\bGiving up on\b/i;
 
-const word = /\p{L}{3}/u;
+const wordPattern = /\p{L}{3}/u;
 
 /** Extracts evidence for the rule table from a text about one recipient: codes, SMTP phase and mail server. */
-export function evidenceIn(whole: string): Evidence {
-	const text = whole.slice(0, maxTextLength);
+export function evidenceIn(input: string): Evidence {
+	const text = input.slice(0, maxTextLength);
 	const {code, enhanced} = replyIn(text);
 	return {phase: phaseIn(text), code, enhanced, status: null, text, host: hostIn(text)};
 }
@@ -86,24 +86,24 @@ export function evidenceIn(whole: string): Evidence {
  * Returns the reply in a text, from its code to where the daemon continues with its own text. Returns the whole text if
  * it has no reply, or if the code comes last, as in qmail's `The mailbox is full. (#5.1.1)`.
  */
-export function replyAlone(whole: string): string {
-	const text = whole.slice(0, maxTextLength);
-	const found = findRefusal(text, bothCodes) ?? findRefusal(text, spoken) ?? enhancedAlone.exec(text);
-	if (found === null) {
+export function replyAlone(input: string): string {
+	const text = input.slice(0, maxTextLength);
+	const match = findRefusal(text, bothCodes) ?? findRefusal(text, codeAfterWord) ?? enhancedAlone.exec(text);
+	if (match === null) {
 		return text;
 	}
-	const start = found.index + found[0].search(/[245]\d\d|[245]\.\d/);
+	const start = match.index + match[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
 	const cut = reply.slice(0, trailers.exec(reply)?.index);
 	const line = text.slice(text.lastIndexOf('\n', start) + 1, start);
-	const isBehind = (/\(#?$/.test(line) && word.test(line)) || !word.test(cut);
+	const isBehind = (/\(#?$/.test(line) && wordPattern.test(line)) || !wordPattern.test(cut);
 	return isBehind ? text.slice(0, start + cut.length) : cut;
 }
 
 /** Skips successful replies, with which transcripts begin. */
 function findRefusal(text: string, codes: RegExp): RegExpExecArray | undefined {
-	const found = [...text.matchAll(codes)];
-	return found.find(match => !match[1]?.startsWith('2')) ?? found[0];
+	const matches = [...text.matchAll(codes)];
+	return matches.find(match => !match[1]?.startsWith('2')) ?? matches[0];
 }
 
 const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
@@ -111,7 +111,7 @@ const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
 const maxReasonLength = 1024;
 
 // What separates a name from the text, or underlines a heading.
-const rest = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
+const leadingSeparators = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
 
 /** Returns text from a server or a person as one line that is safe to store and print, at most 1,024 characters. */
 export function findReason(text: string): string {
@@ -119,7 +119,7 @@ export function findReason(text: string): string {
 	const line = text
 		.slice(0, 8 * maxReasonLength)
 		.replace(unsafe, ' ')
-		.replace(rest, '')
+		.replace(leadingSeparators, '')
 		.trim();
 	return line.length <= maxReasonLength
 		? line

@@ -37,11 +37,11 @@ const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
  */
 export function readUnsubscribe(mail: Mail): Report[] | null {
 	const subject = subjectOf(mail);
-	const byApple = /^true$/i.test(findField(mail.root.fields, 'x-apple-unsubscribe') ?? '');
-	if (!byApple && !request.test(subject)) {
+	const isFromApple = /^true$/i.test(findField(mail.root.fields, 'x-apple-unsubscribe') ?? '');
+	if (!isFromApple && !request.test(subject)) {
 		return null;
 	}
-	const matched = byApple ? 'X-Apple-Unsubscribe' : subject.slice(0, 40);
+	const matched = isFromApple ? 'X-Apple-Unsubscribe' : subject.slice(0, 40);
 	return [reportOfSender(mail, {action: 'unsubscribe', rule: 'unsubscribe-mail', matched})];
 }
 
@@ -94,9 +94,9 @@ const subjects = new RegExp(
  */
 export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	const {fields} = root;
-	const marked = marks.some(([name, pattern]) => pattern.test(findField(fields, name) ?? '\n'));
+	const isMarked = marks.some(([name, pattern]) => pattern.test(findField(fields, name) ?? '\n'));
 	const subject = decodeWords((findField(fields, 'subject') ?? '').slice(0, 2048));
-	if (!(marked || subjects.test(subject)) || hasReport(root)) {
+	if (!(isMarked || subjects.test(subject)) || hasReport(root)) {
 		return false;
 	}
 	// A daemon's message that could not be read is left to the operator.
@@ -161,8 +161,8 @@ function findReporter(fields: readonly Field[]): string | null {
 /** Returns each address once, or a single `null` if the report hides them. */
 function findRecipients(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
 	const named = findValues(fields, ['original-rcpt-to', 'removal-recipient']);
-	const found = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
-	const unique = [...new Map(found.map(address => [address.toLowerCase(), address])).values()];
+	const addresses = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
+	const unique = [...new Map(addresses.map(address => [address.toLowerCase(), address])).values()];
 	return unique.length > 0 ? unique.slice(0, maxRecipients) : [null];
 }
 

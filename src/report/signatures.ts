@@ -73,9 +73,9 @@ export const keyNames = (header: string): string[] =>
 
 const keyName = ({domain, selector}: Signature): string => `${selector}._domainkey.${domain}`;
 
-function countLines(text: string | Buffer, most: number): number {
+function countLines(text: string | Buffer, max: number): number {
 	let lines = 0;
-	for (let at = text.indexOf('\n'); at !== -1 && lines <= most; at = text.indexOf('\n', at + 1)) {
+	for (let at = text.indexOf('\n'); at !== -1 && lines <= max; at = text.indexOf('\n', at + 1)) {
 		lines++;
 	}
 	return lines;
@@ -124,13 +124,13 @@ type SignedMail = {
 function toResult(signature: Signature, mail: SignedMail): string {
 	const {fields, body, now} = mail;
 	const {bodyForm, bodyHash, bodyLength, expires} = signature;
-	const found = body.inForm(bodyForm);
-	if (bodyLength !== null && bodyLength !== found.length) {
+	const hashed = body.inForm(bodyForm);
+	if (bodyLength !== null && bodyLength !== hashed.length) {
 		// Anybody may have added text after the signed part, and people see it. A length beyond the body is an error
 		// (§3.5).
-		return bodyLength < found.length ? 'policy' : 'permerror';
+		return bodyLength < hashed.length ? 'policy' : 'permerror';
 	}
-	if (bodyHash !== found.hash || (expires !== null && expires * 1000 < now)) {
+	if (bodyHash !== hashed.hash || (expires !== null && expires * 1000 < now)) {
 		return 'neutral';
 	}
 	const key = keyFor(signature, mail);
@@ -149,7 +149,7 @@ function keyFor(signature: Signature, {answers, services}: SignedMail): KeyObjec
 		return 'neutral';
 	}
 	const isOfSubdomain = signature.identity !== signature.domain;
-	if (record.fault !== null || record.algorithm !== signature.algorithm || (record.isStrict && isOfSubdomain)) {
+	if (record.problem !== null || record.algorithm !== signature.algorithm || (record.isStrict && isOfSubdomain)) {
 		return 'permerror';
 	}
 	const key = publicKey(record.algorithm, record.key);
@@ -177,7 +177,7 @@ const pieceOctets = 64 * 1024;
 class SignedBody {
 	readonly #raw: Buffer;
 	readonly #isOver: () => boolean;
-	readonly #made = new Map<BodyForm, HashedBody>();
+	readonly #hashes = new Map<BodyForm, HashedBody>();
 	#body: Buffer | null = null;
 
 	constructor(raw: Buffer, isOver: () => boolean) {
@@ -186,9 +186,9 @@ class SignedBody {
 	}
 
 	inForm(form: BodyForm): HashedBody {
-		const made = this.#made.get(form) ?? this.#make(form);
-		this.#made.set(form, made);
-		return made;
+		const hashed = this.#hashes.get(form) ?? this.#make(form);
+		this.#hashes.set(form, hashed);
+		return hashed;
 	}
 
 	#make(form: BodyForm): HashedBody {

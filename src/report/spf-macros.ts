@@ -55,11 +55,11 @@ export function parseDomainSpec(text: string): DomainSpec | null {
 			spec.push(quoted[token] ?? token);
 		}
 	}
-	return endsDomain(text) ? spec : null;
+	return hasDomainEnd(text) ? spec : null;
 }
 
 /** Whether a text ends with a `domain-end`: a macro, or a dot and a top-level label. */
-function endsDomain(text: string): boolean {
+function hasDomainEnd(text: string): boolean {
 	if (/(?:\}|%[%_-])$/.test(text)) {
 		return true;
 	}

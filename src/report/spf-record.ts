@@ -81,10 +81,10 @@ function parseMechanism(term: string): Mechanism | null {
 function parseNetwork(common: Pick<Mechanism, 'qualifier' | 'name'>, rest: string): Mechanism | null {
 	const [, network = '', bits] = /^:([^/]*)(?:\/(0|[1-9]\d{0,2}))?$/.exec(rest) ?? [];
 	const isV4 = common.name === 'ip4';
-	const most = isV4 ? 32 : 128;
-	const length = bits === undefined ? most : Number(bits);
+	const max = isV4 ? 32 : 128;
+	const length = bits === undefined ? max : Number(bits);
 	// A zone (`%eth0`) means something on one machine only.
-	if (length > most || network.includes('%') || !(isV4 ? isIPv4(network) : isIPv6(network))) {
+	if (length > max || network.includes('%') || !(isV4 ? isIPv4(network) : isIPv6(network))) {
 		return null;
 	}
 	return {...common, spec: null, network, cidr: isV4 ? {v4: length} : {v6: length}};
@@ -92,11 +92,11 @@ function parseNetwork(common: Pick<Mechanism, 'qualifier' | 'name'>, rest: strin
 
 /** Splits off `/24`, `//64` or `/24//64`. Returns `null` if a length exceeds that of an address. */
 function cutCidr(text: string): {readonly before: string; readonly cidr: Cidr} | null {
-	const found = /(?:\/(0|[1-9]\d?))?(?:\/\/(0|[1-9]\d{0,2}))?$/.exec(text);
-	const [, v4, v6] = found ?? [];
+	const match = /(?:\/(0|[1-9]\d?))?(?:\/\/(0|[1-9]\d{0,2}))?$/.exec(text);
+	const [, v4, v6] = match ?? [];
 	if (Number(v4 ?? 0) > 32 || Number(v6 ?? 0) > 128) {
 		return null;
 	}
 	const cidr = {...(v4 !== undefined && {v4: Number(v4)}), ...(v6 !== undefined && {v6: Number(v6)})};
-	return {before: text.slice(0, found?.index), cidr};
+	return {before: text.slice(0, match?.index), cidr};
 }

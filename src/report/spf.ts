@@ -48,10 +48,10 @@ export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfRe
 const isDomain = (name: string): boolean => isWellFormed(name) && name.includes('.') && /^[\w.-]+$/.test(name);
 
 /** A result that ends the whole evaluation. */
-type Fault = 'permerror' | 'temperror';
+type Problem = 'permerror' | 'temperror';
 
 /** Whether a mechanism matches, or the error that ends the evaluation. */
-type Match = boolean | Fault;
+type Match = boolean | Problem;
 
 class Evaluation {
 	readonly #answers: KnownAnswers;
@@ -114,7 +114,7 @@ class Evaluation {
 			case 'include':
 				return this.#includes(target);
 			case 'exists':
-				return this.#found(this.#answers.ask<string>('a', target), () => true);
+				return this.#interpret(this.#answers.ask<string>('a', target), () => true);
 			case 'a':
 				return this.#isAddressOf(target, cidr);
 			case 'mx':
@@ -139,11 +139,11 @@ class Evaluation {
 	}
 
 	#isAddressOf(host: string, cidr: Cidr): Match {
-		return this.#found(this.#addresses(host), records => records.some(address => this.#isIn(address, cidr)));
+		return this.#interpret(this.#addresses(host), records => records.some(address => this.#isIn(address, cidr)));
 	}
 
 	#isExchangeOf(domain: string, cidr: Cidr): Match {
-		return this.#found(this.#answers.ask<MxRecord>('mx', domain), records => {
+		return this.#interpret(this.#answers.ask<MxRecord>('mx', domain), records => {
 			if (records.length > maxHosts) {
 				return 'permerror';
 			}
@@ -159,7 +159,7 @@ class Evaluation {
 	}
 
 	/** Interprets a mechanism's answer. A missing one matches nothing; too many empty ones are an error. */
-	#found<T>(answer: DnsAnswer<T>, matches: (records: readonly T[]) => Match): Match {
+	#interpret<T>(answer: DnsAnswer<T>, matches: (records: readonly T[]) => Match): Match {
 		if (answer.kind === 'found') {
 			return matches(answer.records);
 		}
@@ -213,4 +213,4 @@ class Evaluation {
 
 const isUnknown = ({code}: {readonly code: string}): boolean => code === unknownCode;
 
-const failed = ({code}: {readonly code: string}): Fault => (code === oversizedCode ? 'permerror' : 'temperror');
+const failed = ({code}: {readonly code: string}): Problem => (code === oversizedCode ? 'permerror' : 'temperror');

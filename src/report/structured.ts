@@ -76,7 +76,7 @@ type SesNotification = {
 
 const maxJsonLength = 256 * 1024;
 /** One more than may have an effect. */
-const most = maxRecipients + 1;
+const max = maxRecipients + 1;
 
 /** Returns `null` if no part is a notification of SES. */
 function readSesNotification(leaves: readonly Part[]): SesNotification | null {
@@ -124,7 +124,7 @@ function toSesStatus(kind: string, notification: JsonObject): DeliveryStatus | n
 		? {
 				message: reporter === null ? [] : [{name: 'reporting-mta', value: reporter}],
 				recipients,
-				cut: recipients.length >= most,
+				isCut: recipients.length >= max,
 			}
 		: null;
 }
@@ -140,7 +140,7 @@ function toRecipients(kind: string, notification: JsonObject): JsonObject[] {
 				action: 'delayed',
 			}));
 		case 'Delivery':
-			return (Array.isArray(recipients) ? recipients.slice(0, most) : []).map(emailAddress => ({
+			return (Array.isArray(recipients) ? recipients.slice(0, max) : []).map(emailAddress => ({
 				emailAddress,
 				action: 'delivered',
 				diagnosticCode: smtpResponse,
@@ -163,9 +163,9 @@ function toFields({emailAddress, action, status, diagnosticCode}: JsonObject, {b
 /** Parses the object in a text, even if it is nested as the message of another one, or a mailer broke its long line. */
 function jsonIn(text: string): JsonObject | null {
 	const start = text.indexOf('{');
-	const whole = text.slice(start, start + maxJsonLength);
-	const end = whole.search(/\n[ \t]*\n--[ \t]*(?:\n|$)/);
-	const json = (end === -1 ? whole : whole.slice(0, end)).replace(/!?\n[ \t]?/g, '').trim();
+	const input = text.slice(start, start + maxJsonLength);
+	const end = input.search(/\n[ \t]*\n--[ \t]*(?:\n|$)/);
+	const json = (end === -1 ? input : input.slice(0, end)).replace(/!?\n[ \t]?/g, '').trim();
 	const outer = parse(json);
 	const message = parseString(outer?.Message);
 	return message === null ? outer : parse(message);
@@ -177,7 +177,7 @@ function parse(json: string): JsonObject | null {
 }
 
 function listOf(value: unknown): JsonObject[] {
-	return Array.isArray(value) ? value.slice(0, most).map(objectOf) : [];
+	return Array.isArray(value) ? value.slice(0, max).map(objectOf) : [];
 }
 
 function parseString(value: unknown): string | null {
@@ -189,7 +189,7 @@ export type DeliveryStatus = {
 	readonly message: readonly Field[];
 	readonly recipients: ReadonlyArray<readonly Field[]>;
 	/** Something was omitted because the status is too long or has too many recipients. */
-	readonly cut: boolean;
+	readonly isCut: boolean;
 };
 
 const maxFields = 40;
@@ -234,17 +234,17 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 	const recipients: Field[][] = [];
 	for (const block of iterateBlocks(text.slice(0, maxStatusLength))) {
 		const last = recipients.at(-1);
-		if (last && completes(block, last)) {
+		if (last && isContinuation(block, last)) {
 			last.push(...block);
 			continue;
 		}
 		let current: Field[] | undefined;
 		for (const one of block) {
-			const begins =
+			const isNewRecipient =
 				recipientFields.has(one.name) && (!current || (onceEach.has(one.name) && hasField(current, one.name)));
-			if (begins) {
+			if (isNewRecipient) {
 				if (recipients.length >= maxRecipients) {
-					return {message, recipients, cut: true};
+					return {message, recipients, isCut: true};
 				}
 				current = [];
 				recipients.push(current);
@@ -257,7 +257,7 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 	return {
 		message,
 		recipients: recipients.map(fields => fields.slice(0, maxFields)),
-		cut: isCut || text.length > maxStatusLength,
+		isCut: isCut || text.length > maxStatusLength,
 	};
 }
 
@@ -290,7 +290,7 @@ export function localPartOf(value: string | null): string | null {
 }
 
 /** Whether a block without an address completes the recipient before it, because of a misplaced blank line. */
-function completes(block: readonly Field[], last: readonly Field[]): boolean {
+function isContinuation(block: readonly Field[], last: readonly Field[]): boolean {
 	return block.every(({name}) => !addressFields.has(name) && !(onceEach.has(name) && hasField(last, name)));
 }
 

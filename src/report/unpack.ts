@@ -1,6 +1,6 @@
 import {crc32, gunzipSync, inflateRawSync} from 'node:zlib';
 
-export type Unpacked = {readonly ok: true; readonly bytes: Buffer} | {readonly ok: false; readonly fault: string};
+export type Unpacked = {readonly ok: true; readonly bytes: Buffer} | {readonly ok: false; readonly problem: string};
 
 /** A report with ten thousand records has about 6 MB. */
 const largest = 10 * 1024 * 1024;
@@ -16,19 +16,19 @@ export function unpack(bytes: Buffer): Unpacked {
 	try {
 		const unpacked = isGzip(bytes) ? fileInGzip(bytes) : fileInZip(bytes);
 		if (typeof unpacked === 'string') {
-			return {ok: false, fault: unpacked};
+			return {ok: false, problem: unpacked};
 		}
 		return isGzip(unpacked) || isZip(unpacked)
-			? {ok: false, fault: 'the archive contains another archive'}
+			? {ok: false, problem: 'the archive contains another archive'}
 			: {ok: true, bytes: unpacked};
 	} catch (error) {
 		const isBomb = (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE';
-		return isBomb ? tooLarge : {ok: false, fault: damaged};
+		return isBomb ? tooLarge : {ok: false, problem: damaged};
 	}
 }
 
 const damaged = 'the archive is damaged';
-const tooLarge: Unpacked = {ok: false, fault: 'its content is larger than 10 MiB'};
+const tooLarge: Unpacked = {ok: false, problem: 'its content is larger than 10 MiB'};
 
 /**
  * Decompresses a gzip. Node rejects one followed by anything but NULs or another gzip, and Mimecast appends a CRLF to
@@ -115,14 +115,14 @@ function fileInZip(zip: Buffer): Buffer | string {
 
 /** Returns where the headers of the files begin in the directory, without those of folders. */
 function readFileHeaders(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
-	const found: number[] = [];
+	const offsets: number[] = [];
 	let {at} = directory;
 	for (let entry = 0; entry < directory.entries; entry++) {
 		const nameEnd = at + fileHeaderLength + zip.readUInt16LE(at + 28);
 		if (!notFiles.test(zip.toString('latin1', at + fileHeaderLength, nameEnd))) {
-			found.push(at);
+			offsets.push(at);
 		}
 		at = nameEnd + zip.readUInt16LE(at + 30) + zip.readUInt16LE(at + 32);
 	}
-	return found;
+	return offsets;
 }

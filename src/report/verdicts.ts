@@ -35,10 +35,10 @@ export function missingAnswers(head: Buffer, envelope: Envelope | null, answers:
 /** Judges who sent a message. Missing DNS answers yield `temperror`. */
 export function judgeLetter(
 	envelope: Envelope,
-	letter: Pick<ReadLetter, 'from' | 'isAmbiguous' | 'signatures'>,
+	parsedMessage: Pick<ReadLetter, 'from' | 'isAmbiguous' | 'signatures'>,
 	known: ConstructorParameters<typeof KnownAnswers>[0],
 ): Verdicts {
-	const {from, isAmbiguous, signatures} = letter;
+	const {from, isAmbiguous, signatures} = parsedMessage;
 	const domain = domainName(domainOf(from?.address ?? '')) ?? null;
 	// Each has its own view, because a missing answer counts only for the check that needs it.
 	const spf = judgeSpf(envelope, new KnownAnswers(known));
@@ -73,9 +73,9 @@ function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: Kno
 		default:
 	}
 	const {isDkimStrict, isSpfStrict} = answer.policy;
-	const fits = (one: Verdict, isStrict: boolean): boolean =>
+	const isAlignedPass = (one: Verdict, isStrict: boolean): boolean =>
 		one.result === 'pass' && one.domain !== null && isAligned(one.domain, domain, isStrict);
-	const isPassed = fits(spf, isSpfStrict) || signatures.some(one => fits(one, isDkimStrict));
+	const isPassed = isAlignedPass(spf, isSpfStrict) || signatures.some(one => isAlignedPass(one, isDkimStrict));
 	return {result: isPassed ? 'pass' : 'fail', domain};
 }
 

@@ -9,7 +9,7 @@ export type XmlElement = {
 };
 
 /** The bytes cannot be read as XML; the message is a clause for people. */
-export class XmlFault extends Error {}
+export class XmlProblem extends Error {}
 
 const deepest = 12;
 /** Elements that are held at once. */
@@ -30,14 +30,14 @@ const wrapped = 'feedback';
 export function readXml(text: string, each: string, take: (element: XmlElement) => void): XmlElement {
 	const open: XmlElement[] = [];
 	let root: XmlElement | undefined;
-	let kept = 0;
+	let elementCount = 0;
 	const parser = new Parser(
 		{
 			onopentagname(spelled) {
 				const element = {name: spelled.slice(spelled.indexOf(':') + 1), text: '', children: []};
-				kept++;
-				if (open.length >= deepest || kept > maxElements) {
-					throw new XmlFault(
+				elementCount++;
+				if (open.length >= deepest || elementCount > maxElements) {
+					throw new XmlProblem(
 						open.length >= deepest ? 'its elements are nested too deeply' : 'it has too many elements',
 					);
 				}
@@ -61,16 +61,16 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 			onclosetag(_name, isImplied) {
 				const ended = open.pop() as XmlElement;
 				if (isImplied && ended.name !== wrapper && !isEmptyTag()) {
-					throw new XmlFault('it is truncated, or its tags do not match');
+					throw new XmlProblem('it is truncated, or its tags do not match');
 				}
 				if (ended.name === each && ended !== root) {
 					take(ended);
-					kept = 0;
+					elementCount = 0;
 				}
 			},
 			onprocessinginstruction(name) {
 				if (name.startsWith('!')) {
-					throw new XmlFault('it has a document type, which is not allowed');
+					throw new XmlProblem('it has a document type, which is not allowed');
 				}
 			},
 		},
@@ -80,7 +80,7 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 	const isEmptyTag = () => text.charCodeAt(parser.endIndex - 1) === 0x2f;
 	parser.end(text);
 	if (root === undefined) {
-		throw new XmlFault('it is not XML');
+		throw new XmlProblem('it is not XML');
 	}
 	return root;
 }

@@ -38,15 +38,15 @@ export class InfrastructureAlarm {
 	}
 
 	/** Counts a finished attempt. Returns an alarm if this refusal reaches or exceeds the limit. */
-	tried(result: AttemptResult): Alarm | null {
+	countAttempt(result: AttemptResult): Alarm | null {
 		const last = result.attempts.at(-1);
 		if (!last?.host || last.host === simulatorDomain) {
 			return null;
 		}
 		const provider = providerOf(last.host);
-		const refused = isRefusalOfUs(result, last);
-		this.#count(provider, refused);
-		const refusals = refused ? this.#refusalsOf(provider) : null;
+		const isRefused = isRefusalOfUs(result, last);
+		this.#count(provider, isRefused);
+		const refusals = isRefused ? this.#refusalsOf(provider) : null;
 		return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
 	}
 
@@ -55,7 +55,7 @@ export class InfrastructureAlarm {
 		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isTooMuch);
 	}
 
-	#count(provider: string, refused: boolean): void {
+	#count(provider: string, isRefused: boolean): void {
 		const n = this.#slotNow();
 		const recent = (this.#providers.get(provider) ?? []).filter(slot => slot.n > n - slots);
 		let last = recent.at(-1);
@@ -65,7 +65,7 @@ export class InfrastructureAlarm {
 			this.#providers.set(provider, recent);
 		}
 		last.attempts++;
-		last.refused += refused ? 1 : 0;
+		last.refused += isRefused ? 1 : 0;
 	}
 
 	#refusalsOf(provider: string): Refusals {

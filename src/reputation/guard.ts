@@ -53,10 +53,10 @@ export function startGuard({
 }: GuardOptions): Guard {
 	let waiting = new Set<string>();
 	let judging: Promise<void> | null = null;
-	let rest: NodeJS.Timeout | undefined;
-	let stopped = false;
+	let timer: NodeJS.Timeout | undefined;
+	let isStopped = false;
 
-	async function look(ids?: readonly string[]): Promise<void> {
+	async function check(ids?: readonly string[]): Promise<void> {
 		const now = limits();
 		if (now !== null) {
 			for (const judged of await judge(store, now, acting, ids)) {
@@ -67,18 +67,18 @@ export function startGuard({
 
 	/** Only one check runs at a time. Figures reported meanwhile are checked after a rest. */
 	function begin(ids?: readonly string[]): void {
-		judging = look(ids)
+		judging = check(ids)
 			.catch(onError)
 			.finally(() => {
 				judging = null;
-				if (!stopped) {
-					rest = setTimeout(goOn, restMs);
+				if (!isStopped) {
+					timer = setTimeout(goOn, restMs);
 				}
 			});
 	}
 
 	function goOn(): void {
-		rest = undefined;
+		timer = undefined;
 		if (waiting.size > 0) {
 			const ids = [...waiting];
 			waiting = new Set();
@@ -88,7 +88,7 @@ export function startGuard({
 
 	const round = setInterval(() => {
 		if (!judging) {
-			clearTimeout(rest);
+			clearTimeout(timer);
 			waiting = new Set();
 			begin();
 		}
@@ -100,14 +100,14 @@ export function startGuard({
 			for (const id of workspaceIds) {
 				waiting.add(id);
 			}
-			if (!judging && rest === undefined && !stopped) {
+			if (!judging && timer === undefined && !isStopped) {
 				goOn();
 			}
 		},
 		async stop() {
-			stopped = true;
+			isStopped = true;
 			clearInterval(round);
-			clearTimeout(rest);
+			clearTimeout(timer);
 			await judging;
 		},
 	};
@@ -132,16 +132,16 @@ export async function judge(
 		return [];
 	}
 	return await writer.transaction(async trx => {
-		const made: Judged[] = [];
+		const applied: Judged[] = [];
 		for (const {status, judged} of due) {
 			if (await write(trx, acting, status, judged, storeTime(now))) {
-				made.push(judged);
+				applied.push(judged);
 			}
 		}
-		if (made.some(({kind}) => kind === 'paused')) {
+		if (applied.some(({kind}) => kind === 'paused')) {
 			await bumpGeneration(trx);
 		}
-		return made;
+		return applied;
 	});
 }
 

@@ -53,7 +53,7 @@ const maxRoutes = 20_000;
 /** DNS answers, the day and its figures are read again after this time, in milliseconds. */
 const freshMs = 10_000;
 
-type Found<T> = T | Promise<T>;
+type MaybePromise<T> = T | Promise<T>;
 
 /** A workspace's preferences, and their stored form to detect changes. */
 type StoredPreference = {readonly stored: string; readonly preference: Preference};
@@ -67,8 +67,8 @@ export class Router {
 	readonly #options: RouterOptions;
 	readonly #network: Network;
 	readonly #shares: WarmUpShares;
-	readonly #preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
-	readonly #routes = new LRUCache<string, Found<Route>>({...atMost(maxRoutes), ttl: freshMs});
+	readonly #preferences = new LRUCache<string, MaybePromise<StoredPreference>>(atMost(10_000));
+	readonly #routes = new LRUCache<string, MaybePromise<Route>>({...atMost(maxRoutes), ttl: freshMs});
 
 	constructor(options: RouterOptions) {
 		const {warmUps, relays} = options.settings;
@@ -78,30 +78,30 @@ export class Router {
 	}
 
 	/** Returns a known route at once. Rejects if the store cannot be read. Without DNS, the domain is the provider. */
-	findRoute(key: QueueKey): Found<Route> {
-		return kept(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
+	findRoute(key: QueueKey): MaybePromise<Route> {
+		return cached(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
 	}
 
 	/** Returns a destination's own retry rules without its route. */
-	findOwnRetry(destination: string): Found<OwnRetry> {
+	findOwnRetry(destination: string): MaybePromise<OwnRetry> {
 		const {destinations, resolver} = this.#options;
 		return ownRetryOf(destination, this.#network.delivery, destinations(), resolver);
 	}
 
 	/** Reads the workspaces' preferences again. Returns whether one of them changed. */
 	async renew(): Promise<boolean> {
-		let changed = false;
+		let hasChanged = false;
 		for (const row of await listWorkspaces(this.#options.store.reader)) {
 			const known = await Promise.resolve(this.#preferences.get(row.id)).catch(() => undefined);
 			if (known && known.stored !== preferenceText(row)) {
 				this.#preferences.delete(row.id);
-				changed = true;
+				hasChanged = true;
 			}
 		}
-		if (changed) {
+		if (hasChanged) {
 			this.#routes.clear();
 		}
-		return changed;
+		return hasChanged;
 	}
 
 	/** Call this when the destinations file has changed. */
@@ -112,12 +112,12 @@ export class Router {
 	async #find({destination, workspaceId}: QueueKey): Promise<Route> {
 		const {resolver, policies} = this.#options;
 		const destinations = this.#options.destinations();
-		const {preference} = await kept(this.#preferences, workspaceId, () => this.#readPreference(workspaceId));
-		const hostsCount = needsHosts(destination, preference, this.#network, destinations);
-		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
+		const {preference} = await cached(this.#preferences, workspaceId, () => this.#readPreference(workspaceId));
+		const needsMxHosts = needsHosts(destination, preference, this.#network, destinations);
+		const hosts = needsMxHosts ? mxHosts(destination, await resolver.mx(destination)) : [destination];
 		const shares = await this.#shares.today();
 		const route = chooseRoute(destination, hosts, preference, this.#network, destinations, shares);
-		return hostsCount && route.terms.nextHop.kind === 'mx'
+		return needsMxHosts && route.terms.nextHop.kind === 'mx'
 			? withPolicy((await policies?.policyFor(destination)) ?? null, route)
 			: route;
 	}
@@ -143,7 +143,11 @@ function preferenceText(row: Pick<Workspace, 'source_pool' | 'route'> | undefine
 }
 
 /** Caches results and look-ups in progress, but no failures. */
-function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, find: () => Promise<T>): Found<T> {
+function cached<T extends object>(
+	cache: LRUCache<string, MaybePromise<T>>,
+	key: string,
+	find: () => Promise<T>,
+): MaybePromise<T> {
 	const known = cache.get(key);
 	if (known !== undefined) {
 		return known;
@@ -152,7 +156,7 @@ function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, 
 	const isKept = () => cache.get(key) === finding;
 	cache.set(key, finding);
 	finding.then(
-		found => isKept() && cache.set(key, found),
+		value => isKept() && cache.set(key, value),
 		() => isKept() && cache.delete(key),
 	);
 	return finding;
@@ -172,7 +176,7 @@ export function createNetwork(settings: Settings): Network {
 function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open'>): RouteChoice {
 	const parsed = parseRoute(withPasswords(stored, password => vault.open(workspaceId, password)));
 	if (!parsed.ok) {
-		throw new Error(`${workspaceId}: the stored route ${parsed.fault}`);
+		throw new Error(`${workspaceId}: the stored route ${parsed.problem}`);
 	}
 	return parsed.route;
 }

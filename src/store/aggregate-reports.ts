@@ -127,7 +127,7 @@ export async function addTlsReport(
 	trx: Knex.Transaction,
 	report: TlsReport,
 	arrival: Arrival & {readonly signedBy: string},
-	ours: readonly string[],
+	ownNames: readonly string[],
 ): Promise<AggregateEnd> {
 	const {domain, counts} = report;
 	const own = trx.raw("coalesce(return_path_domain, 'bounce.' || name) = ?", [domain]);
@@ -138,7 +138,7 @@ export async function addTlsReport(
 		(await trx('inbound_addresses')
 			.whereRaw("address like ? escape '!'", [`%@${domain.replaceAll('_', '!_')}`])
 			.first('id'));
-	if (!ours.includes(domain) && known === undefined) {
+	if (!ownNames.includes(domain) && known === undefined) {
 		return 'foreign';
 	}
 	const day = dayOf(report.begin);
@@ -202,14 +202,14 @@ export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record
  * `since` is a day (`2026-11-21`). `counted` selects the messages of all reports, or only of reports signed by their
  * reporters.
  */
-type Asked = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
+type DmarcQuery = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
 
-const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
+const countsOf = (reader: Knex, {domainId, since, counted}: DmarcQuery) =>
 	reader('dmarc_days').where({domain_id: domainId}).where('day', '>=', since).where(counted, '>', 0);
 
 /** Returns what was reported about a domain: the `limit` sources with the most messages, and the totals. */
-export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
-	const {domainId, since, counted} = asked;
+export async function readDmarc(reader: Knex, query: DmarcQuery, limit: number) {
+	const {domainId, since, counted} = query;
 	const reports = () => reader('dmarc_reports').where({domain_id: domainId}).where('begin_at', '>=', since);
 	const number = await reports().count('* as n').first();
 	// Anybody can invent a name, so reporters proven by a signature come first.
@@ -220,8 +220,8 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		.pluck('org');
 	const aligned = reader.raw('case when dkim + spf > 0 then ?? else 0 end', [counted]);
 	const sums = {n: counted, signed: 'signed', aligned};
-	const all = await countsOf(reader, asked).countDistinct('ip as ips').sum(sums).first();
-	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await countsOf(reader, asked)
+	const all = await countsOf(reader, query).countDistinct('ip as ips').sum(sums).first();
+	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await countsOf(reader, query)
 		.groupBy('ip')
 		.orderByRaw('sum(??) desc, ip', [counted])
 		.limit(limit)
@@ -230,12 +230,12 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	const ips = rows.map(({ip}) => ip);
 	// A forger may send any number of reasons, so only the most frequent one of each address is read.
 	const place = reader.raw('row_number() over (partition by ip order by sum(??) desc, why) as place', [counted]);
-	const ranked = countsOf(reader, asked).whereIn('ip', ips).whereNot({why: ''}).groupBy('ip', 'why');
+	const ranked = countsOf(reader, query).whereIn('ip', ips).whereNot({why: ''}).groupBy('ip', 'why');
 	const whys = await reader
 		.from(ranked.select('ip', 'why', place).as('ranked'))
 		.where({place: 1})
 		.select('ip', 'why');
-	const whyOf = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
+	const reasons = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
 	return {
 		reports: Number(number?.n),
 		reporters: reporters.length > maxNamed ? [...reporters.slice(0, maxNamed), '…'] : reporters,
@@ -244,7 +244,7 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),
 		sources: rows.map(
 			({ip, ...row}): DmarcSource => ({
-				...{ip, why: whyOf.get(ip) ?? '', n: Number(row.n), aligned: Number(row.aligned)},
+				...{ip, why: reasons.get(ip) ?? '', n: Number(row.n), aligned: Number(row.aligned)},
 				...{dkim: Number(row.dkim), spf: Number(row.spf)},
 			}),
 		),
@@ -252,8 +252,8 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 }
 
 /** Returns the number of days with messages from these addresses. */
-export async function countDmarcDays(reader: Knex, asked: Asked, ips: readonly string[]): Promise<number> {
-	return Number((await countsOf(reader, asked).whereIn('ip', ips).countDistinct('day as n').first())?.n);
+export async function countDmarcDays(reader: Knex, query: DmarcQuery, ips: readonly string[]): Promise<number> {
+	return Number((await countsOf(reader, query).whereIn('ip', ips).countDistinct('day as n').first())?.n);
 }
 
 /** Connections to mail servers of a domain with the same result, of `total`. `host` is `null` if others report it. */
@@ -408,11 +408,11 @@ export async function purgeAggregates(
 		['tls_reports_sent', ['day', 'domain'], 'day < ?', day],
 		['tls_report_recipients', ['day', 'address'], 'day < ?', day],
 	] as const;
-	let most = 0;
+	let max = 0;
 	for (const [table, keys, isOld, before] of old) {
 		const some = trx(table).whereRaw(isOld, [before]).limit(limit).select(keys);
-		most = Math.max(
-			most,
+		max = Math.max(
+			max,
 			await trx(table)
 				.whereIn([...keys], some)
 				.delete(),
@@ -425,5 +425,5 @@ export async function purgeAggregates(
 	const reduced = await trx('dmarc_days')
 		.whereIn(dayKeys, mixed)
 		.update({n: trx.ref('signed')});
-	return Math.max(most, reduced);
+	return Math.max(max, reduced);
 }

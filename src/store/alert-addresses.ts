@@ -70,14 +70,14 @@ export async function takeAllowance(
 ): Promise<number | null> {
 	const past = storeTime(now - windowMs);
 	for (let slot = 1; slot <= uses; slot++) {
-		const taken = await queryRows(
+		const claimed = await queryRows(
 			trx,
 			`insert into alert_allowances (name, slot, used_at) values (?, ?, ?)
 				on conflict (name, slot) do update set used_at = excluded.used_at where alert_allowances.used_at <= ?
 				returning slot`,
 			[name, slot, storeTime(now), past],
 		);
-		if (taken.length === 1) {
+		if (claimed.length === 1) {
 			return null;
 		}
 	}

@@ -41,10 +41,10 @@ export async function listAlerts(reader: Knex, workspaceId: string | null): Prom
 
 /** Returns the number of the installation's alerts. */
 export async function countOwnAlerts(reader: Knex): Promise<number> {
-	const found: {n: number | string} = await reader('alerts')
+	const row: {n: number | string} = await reader('alerts')
 		.whereNull('workspace_id')
 		.first(reader.raw('count(*) as n'));
-	return Number(found.n);
+	return Number(row.n);
 }
 
 /** Returns an alert, only of this workspace, or of any if `workspaceId` is `null`. */
@@ -136,7 +136,7 @@ export async function listDueMessages(reader: Knex, now: string): Promise<DueMes
 }
 
 /** Starts an attempt to send a message, which is due again at `nextAt`. Returns `false` if another node did so. */
-export async function beginTry(
+export async function beginAttempt(
 	trx: Knex.Transaction,
 	{id, due_at, attempts}: DueMessage,
 	nextAt: string,

@@ -38,12 +38,12 @@ export async function listedNow(reader: Knex, now: number): Promise<Blocklisting
 export async function saveBlocklistings(
 	trx: Knex.Transaction,
 	rows: readonly Blocklisting[],
-	gone: readonly Blocklisting[] = [],
+	removed: readonly Blocklisting[] = [],
 ): Promise<void> {
 	for (const row of rows) {
 		await trx('blocklistings').insert(row).onConflict(['source', 'zone']).merge();
 	}
-	for (const {source, zone} of gone) {
+	for (const {source, zone} of removed) {
 		await trx('blocklistings').where({source, zone}).delete();
 	}
 }

@@ -26,10 +26,10 @@ export function createRowCache<Row extends object>(): RowCache<Row> {
 	let age = 0;
 
 	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
-		const asked = age;
+		const ageBefore = age;
 		const row = await load();
 		// A row that was read before the cache was cleared may be stale.
-		if (row !== undefined && asked === age) {
+		if (row !== undefined && ageBefore === age) {
 			rows.set(key, row);
 		}
 		return row;

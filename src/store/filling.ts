@@ -148,7 +148,7 @@ const recipient = `'rcp_' || t0 || s`;
 const host = `'mx1.' || domain`;
 const ip = `'192.0.2.25'`;
 const tls = `'TLSv1.3 TLS_AES_256_GCM_SHA384 verified'`;
-const taken = `'250 2.0.0 Ok: queued as ' || substr(s, 1, 11)`;
+const acceptedReply = `'250 2.0.0 Ok: queued as ' || substr(s, 1, 11)`;
 const refused = `'550 5.1.1 <' || address || '>: Recipient address rejected: User unknown'`;
 const common = `'{"recipient":"' || address || '","role":"to","attempt":1'`;
 const conversation = `',"host":"' || ${host} || '","ip":"' || ${ip} || '","tls":"' || ${tls} || '"'`;
@@ -177,7 +177,7 @@ const derived: readonly string[] = [
 		select ${recipient}, workspace_id, ${message}, address, address, 'to', domain,
 			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, a3, 'Your receipt ' || n, 1,
 			case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
-			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
+			${byEnding(acceptedReply, refused, `'connect ETIMEDOUT'`)}, 0
 		from filling`,
 	`insert into message_terms (workspace_id, term, message_id, members)
 		select workspace_id, ${byEnding(`'s:delivered'`, `'s:bounced'`)}, max(${message}),
@@ -188,7 +188,7 @@ const derived: readonly string[] = [
 	`insert into attempts (recipient_id, n, position, at, host, ip, tls, phase, code, enhanced, reply, ms)
 		select ${recipient}, 1, 0, a2, ${host}, ${ip}, case when ${isEnded} then ${tls} end,
 			${byEnding(`'dot'`, `'rcpt'`, `'connect'`)}, ${byEnding('250', '550')}, ${byEnding(`'2.0.0'`, `'5.1.1'`)},
-			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 40
+			${byEnding(acceptedReply, refused, `'connect ETIMEDOUT'`)}, 40
 		from filling`,
 	`insert into contacts (id, workspace_id, address, address_key, created_at, updated_at)
 		select 'con_' || t0 || s, workspace_id, address, address, a0, a0 from filling where true
@@ -238,7 +238,7 @@ function byEnd(ended: string, waiting = 'null'): string {
 }
 
 function detail(): string {
-	const delivered = `',"code":250,"enhanced":"2.0.0","reply":"' || ${taken} || '"}'`;
+	const delivered = `',"code":250,"enhanced":"2.0.0","reply":"' || ${acceptedReply} || '"}'`;
 	const bounced = `',"code":550,"enhanced":"5.1.1","reply":"' || ${refused} ||
 		'","type":"permanent","category":"unknown_user","reason":"' || ${refused} || '"}'`;
 	return `${common} || ${conversation} || ${byEnding(delivered, bounced)}`;

@@ -73,7 +73,7 @@ export type HeldClaimsOptions<Released> = {
 /** The claims that this process knows, by name, and whether the store may hold others for it. */
 export function createHeldClaims<Released>({releaseUnknown: release, onStoreError}: HeldClaimsOptions<Released>) {
 	const names = new Set<string>();
-	let doubtful = false;
+	let mayHaveUnknown = false;
 
 	return {
 		/**
@@ -90,23 +90,23 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 		end: (name: string): void => void names.delete(name),
 
 		/** Notes that the store may hold claims unknown to this process: a failed claim may have been committed. */
-		doubt(): void {
-			doubtful = true;
+		markDoubtful(): void {
+			mayHaveUnknown = true;
 		},
 
 		get isDoubtful(): boolean {
-			return doubtful;
+			return mayHaveUnknown;
 		},
 
 		/** Releases claims unknown to this process. Returns `null` if the store failed; it may be tried again now. */
 		async releaseUnknown(): Promise<Released | null> {
-			doubtful = false;
+			mayHaveUnknown = false;
 			try {
 				return await release(() => [...names]);
 			} catch (error) {
 				onStoreError(error);
 				await delay(storeRetryMs);
-				doubtful = true;
+				mayHaveUnknown = true;
 				return null;
 			}
 		},
@@ -136,12 +136,12 @@ export function waitingRecipients(trx: Knex.Transaction, now: string): Knex.Quer
  */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
-	const theirs = trx('claims')
+	const lostClaims = trx('claims')
 		.whereIn('claimed_by', dead)
 		.orWhere(claim => claim.where('until', '<=', now).whereNotIn('claimed_by', trx('nodes').select('id')));
-	const released = await endCutOff(trx, theirs, now);
-	const gone = await loseNodes(trx, nodes => nodes.where('seen_at', '<', silentSince), now);
-	await (gone > 0 && removeGoneQueueWaits(trx));
+	const released = await endCutOff(trx, lostClaims, now);
+	const removed = await loseNodes(trx, nodes => nodes.where('seen_at', '<', silentSince), now);
+	await (removed > 0 && removeGoneQueueWaits(trx));
 	return released;
 }
 

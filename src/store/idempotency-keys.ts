@@ -55,7 +55,7 @@ export async function takeKeys(
 			use.createdAt,
 		]);
 	const {sql, bindings} = rowSource(trx, rows, 8);
-	const taken: NameRow[] = await queryRows(
+	const claimed: NameRow[] = await queryRows(
 		trx,
 		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, others, response, message_id, created_at) ${sql}
 			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint, others = excluded.others,
@@ -64,7 +64,7 @@ export async function takeKeys(
 			returning workspace_id, mode, key`,
 		[...bindings, expiredBefore],
 	);
-	return new Set(taken.map(row => keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key})));
+	return new Set(claimed.map(row => keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key})));
 }
 
 /** Returns what is stored about keys that have not expired, by `keyNameText`. */

@@ -1,11 +1,17 @@
 import type {Knex} from 'knex';
-import {type CameIn, type InboundSource, type Kept, keptLength, type ReadingTurn} from '../mail/report.ts';
+import {
+	type InboundSource,
+	keptLength,
+	type ReadingTurn,
+	type RetentionReason,
+	type StoredInbound,
+} from '../mail/report.ts';
 import {liveDomains} from './domains.ts';
 import {queryRows, rowSource} from './engine/dialect.ts';
 import {insertReturning, toColumns} from './engine/rows.ts';
 
 /** An inbound message, which is stored until it has been read. */
-export type NewInbound = CameIn &
+export type NewInbound = StoredInbound &
 	ReadingTurn & {
 		/** The daemon that should read it; `null` for any. */
 		readonly node: string | null;
@@ -15,7 +21,7 @@ export type NewInbound = CameIn &
 	};
 
 /** A message that was not read yet, with its content. */
-export type UnreadInbound = CameIn & {
+export type UnreadInbound = StoredInbound & {
 	readonly raw: Buffer;
 	/** How often reading it was started without finishing. */
 	readonly begun: number;
@@ -26,12 +32,12 @@ const newColumns = toColumns(
 );
 
 /** Stores messages; returns the ids of those that are new. */
-export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
+export async function insertInbound(trx: Knex.Transaction, messages: readonly NewInbound[]): Promise<Set<string>> {
 	const inserted = await insertReturning<{id: string}>(
 		trx,
 		'inbound',
 		newColumns.names,
-		mails.map(mail =>
+		messages.map(mail =>
 			newColumns.valuesOf({
 				workspaceId: null,
 				client: null,
@@ -81,9 +87,9 @@ type Row = {
 const maxGroups = 8;
 
 type Unread = {
-	readonly mails: UnreadInbound[];
+	readonly messages: UnreadInbound[];
 	/** Whether there may be more, with `after` as the turn that was served last. */
-	readonly more: boolean;
+	readonly hasMore: boolean;
 	readonly after: string | null;
 };
 
@@ -96,7 +102,7 @@ export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unre
 	const {after = null, perTurn, maxRows, maxBytes} = query;
 	const turns = await listTurns(reader, query);
 	if (turns.length === 0) {
-		return {mails: [], more: after !== null, after: null};
+		return {messages: [], hasMore: after !== null, after: null};
 	}
 	const served = turns.slice(0, maxGroups);
 	const ofTurns = served.map(turn =>
@@ -128,8 +134,9 @@ export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unre
 	const fitting = sorted.slice(0, countFitting(sorted.slice(0, maxRows), maxBytes));
 	const isCut = fitting.length < rows.length || served.length < turns.length;
 	return {
-		mails: await withBytes(reader, fitting),
-		more: isCut || after !== null || served.some(turn => rows.filter(row => row.turn === turn).length === perTurn),
+		messages: await withBytes(reader, fitting),
+		hasMore:
+			isCut || after !== null || served.some(turn => rows.filter(row => row.turn === turn).length === perTurn),
 		after: isCut ? (fitting.at(-1)?.turn ?? null) : null,
 	};
 }
@@ -198,7 +205,7 @@ function countFitting(rows: readonly Row[], maxBytes: number): number {
 	return over === -1 ? rows.length : Math.max(1, over);
 }
 
-function cameInOf(row: Row): CameIn {
+function cameInOf(row: Row): StoredInbound {
 	return {
 		id: row.id,
 		digest: row.digest,
@@ -233,11 +240,11 @@ export async function hasInbound(reader: Knex, id: string, digest: string): Prom
 }
 
 /** Returns how many events of a workspace's own relays wait to be read, counted up to `most`. */
-export async function countUnreadEvents(reader: Knex, workspaceId: string, most: number): Promise<number> {
+export async function countUnreadEvents(reader: Knex, workspaceId: string, max: number): Promise<number> {
 	const unread = reader('inbound')
 		.whereNull('read_at')
 		.where({workspace_id: workspaceId})
-		.limit(most)
+		.limit(max)
 		.select('received_at');
 	const row: {n: number | string} | undefined = await reader(unread.as('unread')).first(reader.raw('count(*) as n'));
 	return Number(row?.n ?? 0);
@@ -273,24 +280,24 @@ export type InboundEnd = {
 	readonly id: string;
 	readonly at: string;
 	/** Why the message itself is retained, up to `keptLength`; `null` if its content is removed. */
-	readonly kept: Kept | null;
+	readonly kept: RetentionReason | null;
 	/** Whether a message that is not retained had no effect, so that its row is removed too. */
-	readonly forgotten: boolean;
+	readonly isDiscarded: boolean;
 	/** How it was interpreted, JSON text; `null` if it is not retained. */
 	readonly reading: string | null;
 	readonly fault: string | null;
 };
 
 /** Marks messages as read. Those that were marked in the meantime stay as they are. */
-export async function markRead(trx: Knex.Transaction, ends: readonly InboundEnd[]): Promise<void> {
+export async function markRead(trx: Knex.Transaction, outcomes: readonly InboundEnd[]): Promise<void> {
 	// In a fixed order, because others may be writing the same rows.
-	const sorted = ends.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+	const sorted = outcomes.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 	const cut = ', raw = case when inbound.size > ? then substr(inbound.raw, 1, ?) else inbound.raw end';
-	const kept = sorted.filter(end => end.kept !== null);
-	await update(trx, kept, cut, [keptLength, keptLength]);
-	const emptied = sorted.filter(end => end.kept === null && !end.forgotten);
+	const retained = sorted.filter(end => end.kept !== null);
+	await update(trx, retained, cut, [keptLength, keptLength]);
+	const emptied = sorted.filter(end => end.kept === null && !end.isDiscarded);
 	await update(trx, emptied, ', raw = ?', [Buffer.alloc(0)]);
-	const forgotten = sorted.filter(end => end.kept === null && end.forgotten).map(({id}) => id);
+	const forgotten = sorted.filter(end => end.kept === null && end.isDiscarded).map(({id}) => id);
 	if (forgotten.length > 0) {
 		await trx('inbound').whereIn('id', forgotten).whereRaw(isUnread).delete();
 	}
@@ -301,14 +308,14 @@ const isUnread = "coalesce(inbound.read_at, '') = ''";
 
 async function update(
 	trx: Knex.Transaction,
-	ends: readonly InboundEnd[],
+	outcomes: readonly InboundEnd[],
 	more: string,
 	bindings: Knex.RawBinding[],
 ): Promise<void> {
-	if (ends.length === 0) {
+	if (outcomes.length === 0) {
 		return;
 	}
-	const rows = ends.map(({id, at, kept, reading, fault}) => [id, at, kept, reading, fault]);
+	const rows = outcomes.map(({id, at, kept, reading, fault}) => [id, at, kept, reading, fault]);
 	const source = rowSource(trx, rows, 5);
 	await trx.raw(
 		`update inbound set read_at = v.column2, kept = v.column3, reading = v.column4, fault = v.column5,
@@ -323,15 +330,15 @@ async function update(
 type ReadUntil = {
 	/** For messages of which only the ids are left. */
 	readonly emptied: string;
-	readonly kept: string;
+	readonly retained: string;
 };
 
 /** Removes at most `limit` old messages that were read; returns how many. */
-export async function purgeRead(trx: Knex.Transaction, {emptied, kept}: ReadUntil, limit: number): Promise<number> {
+export async function purgeRead(trx: Knex.Transaction, {emptied, retained}: ReadUntil, limit: number): Promise<number> {
 	const old = trx('inbound')
 		.where('received_at', '<', emptied)
 		.whereNotNull('read_at')
-		.where(mail => mail.whereNull('kept').orWhere('received_at', '<', kept))
+		.where(mail => mail.whereNull('kept').orWhere('received_at', '<', retained))
 		.limit(limit)
 		.select('id');
 	return await trx('inbound').whereIn('id', old).delete();

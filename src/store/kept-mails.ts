@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
-import {type CameIn, type Kept, keptLength} from '../mail/report.ts';
+import {keptLength, type RetentionReason, type StoredInbound} from '../mail/report.ts';
 import {toColumns} from './engine/rows.ts';
 
 /** A retained inbound message, without its content. */
-export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
-	readonly kept: Kept;
+export type KeptMail = Pick<StoredInbound, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
+	readonly kept: RetentionReason;
 	/** The size of the whole message in octets; at most `keptLength` of them are stored. */
 	readonly size: number;
 	/** JSON text; `null` if it was erased. */
@@ -25,7 +25,7 @@ export async function listKept(
 ): Promise<KeptMail[]> {
 	const rows = await reader('inbound')
 		.whereNotNull('kept')
-		.where(mails => void (before && mails.whereRaw('(received_at, id) < (?, ?)', [before.receivedAt, before.id])))
+		.where(query => void (before && query.whereRaw('(received_at, id) < (?, ?)', [before.receivedAt, before.id])))
 		.orderBy([
 			{column: 'received_at', order: 'desc'},
 			{column: 'id', order: 'desc'},
@@ -55,27 +55,27 @@ function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
 }
 
 /** The limits of what is retained. */
-export type KeptCaps = {readonly mails: number; readonly bytes: number};
+export type KeptCaps = {readonly messages: number; readonly bytes: number};
 
 /**
  * The share of the caps that is reserved for messages to postmaster@ and abuse@, so that reports from anybody cannot
  * displace them. It is also the share of each workspace for events of its own relays, which displace nothing else.
  */
 const ownShare = 0.1;
-const shareOf = ({mails, bytes}: KeptCaps): KeptCaps => ({
-	mails: Math.floor(mails * ownShare),
+const shareOf = ({messages, bytes}: KeptCaps): KeptCaps => ({
+	messages: Math.floor(messages * ownShare),
 	bytes: Math.floor(bytes * ownShare),
 });
 
 /** Removes the oldest retained messages beyond the caps, at most `limit`; returns how many. */
 export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
 	let removed = await trimInstallation(trx, caps, limit);
-	const {mails, bytes} = shareOf(caps);
+	const {messages, bytes} = shareOf(caps);
 	const over: string[] = await trx('inbound')
 		.whereNotNull('kept')
 		.whereNotNull('workspace_id')
 		.groupBy('workspace_id')
-		.havingRaw(`count(*) > ? or ${octets} > ?`, [mails, keptLength, keptLength, bytes])
+		.havingRaw(`count(*) > ? or ${octets} > ?`, [messages, keptLength, keptLength, bytes])
 		.pluck('workspace_id');
 	for (const workspaceId of over) {
 		removed += await trimWorkspace(trx, workspaceId, caps, limit - removed);
@@ -85,9 +85,9 @@ export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: num
 
 /** Like `trimKept`, for retained messages that belong to no workspace. */
 export async function trimInstallation(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
-	const kept = () => trx('inbound').whereNotNull('kept').whereNull('workspace_id');
-	const removed = await trim(trx, () => kept().where('kept', '<>', 'operator'), caps, limit);
-	return removed + (await trim(trx, () => kept().where('kept', '=', 'operator'), shareOf(caps), limit - removed));
+	const retained = () => trx('inbound').whereNotNull('kept').whereNull('workspace_id');
+	const removed = await trim(trx, () => retained().where('kept', '<>', 'operator'), caps, limit);
+	return removed + (await trim(trx, () => retained().where('kept', '=', 'operator'), shareOf(caps), limit - removed));
 }
 
 /** Like `trimKept`, for events of a workspace's own relays. */
@@ -97,26 +97,26 @@ export async function trimWorkspace(
 	caps: KeptCaps,
 	limit: number,
 ): Promise<number> {
-	const kept = () => trx('inbound').whereNotNull('kept').where({workspace_id: workspaceId});
-	return await trim(trx, kept, shareOf(caps), limit);
+	const retained = () => trx('inbound').whereNotNull('kept').where({workspace_id: workspaceId});
+	return await trim(trx, retained, shareOf(caps), limit);
 }
 
 const octets = 'sum(case when size > ? then ? else size end)';
 
 async function trim(
 	trx: Knex.Transaction,
-	kept: () => Knex.QueryBuilder,
-	{mails, bytes}: KeptCaps,
+	retained: () => Knex.QueryBuilder,
+	{messages, bytes}: KeptCaps,
 	limit: number,
 ): Promise<number> {
-	const [total] = await kept()
+	const [total] = await retained()
 		.count('* as mails')
 		.select(trx.raw(`${octets} as bytes`, [keptLength, keptLength]));
-	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
+	let [mailsOver, bytesOver] = [Number(total?.mails) - messages, Number(total?.bytes) - bytes];
 	if (limit <= 0 || (mailsOver <= 0 && bytesOver <= 0)) {
 		return 0;
 	}
-	const oldest: Array<{id: string; size: number}> = await kept()
+	const oldest: Array<{id: string; size: number}> = await retained()
 		.orderBy(['received_at', 'id'])
 		.limit(limit)
 		.select('id', 'size');

@@ -63,7 +63,7 @@ export async function readLayouts(
 	workspaceId: string,
 	keys: readonly LayoutKey[],
 ): Promise<StoredLayout[]> {
-	const found: StoredLayout[] = [];
+	const layouts: StoredLayout[] = [];
 	for (const kind of ['layout', 'partial'] as const) {
 		const names = keys.filter(key => key.kind === kind).map(({name}) => name);
 		const rows: Array<Omit<StoredLayout, 'files'> & {files: string}> =
@@ -73,9 +73,9 @@ export async function readLayouts(
 						.where({kind})
 						.whereIn('name', names)
 						.select('kind', 'name', 'files', 'updated_at');
-		found.push(...rows.map(({files, ...row}) => ({...row, files: JSON.parse(files)})));
+		layouts.push(...rows.map(({files, ...row}) => ({...row, files: JSON.parse(files)})));
 	}
-	return found;
+	return layouts;
 }
 
 /** Creates a layout or replaces its files. */

@@ -33,8 +33,8 @@ export async function countOfLimit(
 	const row: {limits: string | null} | undefined = await (trx.isTransaction ? query.forNoKeyUpdate() : query).first(
 		'limits',
 	);
-	const found: {n: number | string} = await counted[name](trx, now)
+	const total: {n: number | string} = await counted[name](trx, now)
 		.where({workspace_id: workspaceId})
 		.first(trx.raw('count(*) as n'));
-	return {count: Number(found.n), limit: readLimits(row?.limits ?? null)[name]};
+	return {count: Number(total.n), limit: readLimits(row?.limits ?? null)[name]};
 }

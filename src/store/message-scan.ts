@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type IdPrefix, idFloor} from '../mail/ids.ts';
 import {type Mode, type RecipientState, readExtras} from '../mail/message.ts';
-import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
+import {isListed, type SearchCondition, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {alongIndex, among, firstThatFit, nearIds, newestFirst} from './engine/rows.ts';
 import {isReadable} from './erasures.ts';
@@ -22,7 +22,7 @@ export type MessageFilter = {
 	readonly fromKey?: string | undefined;
 	readonly templateId?: string | undefined;
 	/** Words of the subject, metadata and tags, all of which must match. */
-	readonly terms?: readonly Asked[] | undefined;
+	readonly terms?: readonly SearchCondition[] | undefined;
 	/** Messages with a recipient that is scheduled for a time after this one (the store's form). */
 	readonly scheduledAfter?: string | undefined;
 	/** Only this message. */
@@ -41,9 +41,9 @@ export const maxScanned = 10_000;
 /** An index of all messages that match one criterion. It may contain others, which are read and left out. */
 type Lead = {
 	/** Returns roughly how many messages it has in a range of ids, at most `most`. */
-	readonly count: (range: IdRange, most: number) => Promise<number>;
+	readonly count: (range: IdRange, max: number) => Promise<number>;
 	/** Returns their ids, newest first, at most `most`. */
-	readonly read: (range: IdRange, most: number) => Promise<readonly string[]>;
+	readonly read: (range: IdRange, max: number) => Promise<readonly string[]>;
 };
 
 /** Leads by a column that an index begins with; `null` leads by all messages of the workspace. */
@@ -71,40 +71,40 @@ function bySchedule(reader: Knex, workspaceId: string): Lead {
 
 export function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder): Lead {
 	return {
-		async count(range, most) {
+		async count(range, max) {
 			const counted: {n: number | string} | undefined = await reader
-				.from(rows(range).limit(most).as('rows'))
+				.from(rows(range).limit(max).as('rows'))
 				.count('* as n')
 				.first();
 			return Number(counted?.n ?? 0);
 		},
-		read: async (range, most) => (await rows(range).limit(most)).map(({id}: {id: string}) => id),
+		read: async (range, max) => (await rows(range).limit(max)).map(({id}: {id: string}) => id),
 	};
 }
 
 /** Leads by the messages that any of these terms lists. */
-function byTerms(reader: Knex, workspaceId: string, asked: Asked): Lead {
-	const lists = toTermLists(workspaceId, asked);
+function byTerms(reader: Knex, workspaceId: string, anyOf: SearchCondition): Lead {
+	const lists = toTermLists(workspaceId, anyOf);
 	return {
-		async count(range, most) {
+		async count(range, max) {
 			let counted = 0;
 			for (const list of lists) {
-				counted += counted < most ? await countListed(reader, list, range, most - counted) : 0;
+				counted += counted < max ? await countListed(reader, list, range, max - counted) : 0;
 			}
 			return counted;
 		},
-		async read(range, most) {
+		async read(range, max) {
 			const ids: string[] = [];
 			for (const list of lists) {
-				ids.push(...(await readListed(reader, list, range, most)));
+				ids.push(...(await readListed(reader, list, range, max)));
 			}
-			return lists.length === 1 ? ids : [...new Set(ids.sort().reverse())].slice(0, most);
+			return lists.length === 1 ? ids : [...new Set(ids.sort().reverse())].slice(0, max);
 		},
 	};
 }
 
-function toTermLists(workspaceId: string, asked: Asked): TermList[] {
-	const terms: readonly Term[] = typeof asked === 'string' ? [asked] : asked;
+function toTermLists(workspaceId: string, anyOf: SearchCondition): TermList[] {
+	const terms: readonly Term[] = typeof anyOf === 'string' ? [anyOf] : anyOf;
 	return terms.map(term => ({workspaceId, term}));
 }
 
@@ -128,7 +128,7 @@ async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> 
 	const inRange = ({from, below}: IdRange) => ids.filter(id => id >= (from ?? '') && (below === null || id < below));
 	return {
 		count: async range => inRange(range).length,
-		read: async (range, most) => inRange(range).slice(0, most),
+		read: async (range, max) => inRange(range).slice(0, max),
 	};
 }
 
@@ -139,7 +139,7 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 	const leads: Array<Lead | null> = [
 		...(toKey === undefined ? [] : all(['m.to_key', toKey])),
 		...(scheduledAfter === undefined ? [] : [bySchedule(reader, workspaceId)]),
-		...terms.map(asked => byTerms(reader, workspaceId, asked)),
+		...terms.map(anyOf => byTerms(reader, workspaceId, anyOf)),
 		...(status !== undefined && isListed(status) ? [byTerms(reader, workspaceId, stateTerm(status))] : []),
 		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
 		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
@@ -149,8 +149,8 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 			? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))]
 			: []),
 	];
-	const given = leads.filter(lead => lead !== null);
-	return given.length > 0 ? given : all(null);
+	const usable = leads.filter(lead => lead !== null);
+	return usable.length > 0 ? usable : all(null);
 }
 
 /**
@@ -199,19 +199,19 @@ const maxConcurrent = 2000;
  * Returns at most `wanted` messages of a range. `next` is where to continue after one page's share of messages has been
  * read.
  */
-async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, wanted: number): Promise<Scanned> {
+async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, limit: number): Promise<Scanned> {
 	const lead = await narrowest(leads, range);
 	const ids: string[] = [];
 	let {below} = range;
-	for (let looked = 0, step = wanted; ; step *= 4) {
-		const most = Math.min(step, maxConcurrent, maxScanned - looked);
-		const found = await lead.read({...range, below}, most);
-		ids.push(...(match === null ? found : await match(found)));
-		if (ids.length >= wanted || found.length < most) {
-			return {ids: ids.slice(0, wanted), next: null};
+	for (let looked = 0, step = limit; ; step *= 4) {
+		const max = Math.min(step, maxConcurrent, maxScanned - looked);
+		const batch = await lead.read({...range, below}, max);
+		ids.push(...(match === null ? batch : await match(batch)));
+		if (ids.length >= limit || batch.length < max) {
+			return {ids: ids.slice(0, limit), next: null};
 		}
-		looked += found.length;
-		below = found.at(-1) ?? null;
+		looked += batch.length;
+		below = batch.at(-1) ?? null;
 		if (looked === maxScanned) {
 			return {ids, next: below};
 		}
@@ -222,10 +222,10 @@ export function toRange(prefix: IdPrefix, {since, until, id}: Partial<MessageFil
 	// The id followed by any character sorts directly after the id.
 	const below = [until === undefined ? null : idFloor(prefix, until), id === undefined ? null : `${id}0`, after];
 	const from = [since === undefined ? null : idFloor(prefix, since), id ?? null];
-	return {from: given(from).at(-1) ?? null, below: given(below).at(0) ?? null};
+	return {from: sortedIds(from).at(-1) ?? null, below: sortedIds(below).at(0) ?? null};
 }
 
-const given = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== null).sort();
+const sortedIds = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== null).sort();
 
 async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> {
 	let [narrow, ...others] = leads as readonly [Lead, ...Lead[]];
@@ -289,8 +289,8 @@ async function thoseThatMatch(
 			.whereRaw(...among(reader, 'q.scheduled_message', ids));
 		query.whereIn('m.id', waiting.select('q.scheduled_message'));
 	}
-	for (const asked of terms) {
-		const inLists = toTermLists(workspaceId, asked).map(list => isInList(reader, list, ids));
+	for (const anyOf of terms) {
+		const inLists = toTermLists(workspaceId, anyOf).map(list => isInList(reader, list, ids));
 		query.where(reader.raw(`(${inLists.map(() => '?').join(' or ')})`, inLists));
 	}
 	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);
@@ -317,17 +317,17 @@ export async function listMessages<Message>(
 	limit: number,
 	read: (ids: readonly string[]) => Promise<Message[]>,
 ): Promise<Message[]> {
-	const found: Message[] = [];
+	const messages: Message[] = [];
 	let after: string | null = null;
 	do {
 		const {ids, next} = await scanMessages(reader, filter, {
 			after,
-			limit: Math.min(limit - found.length, linesAtOnce),
+			limit: Math.min(limit - messages.length, linesAtOnce),
 		});
-		found.push(...(await read(ids)));
+		messages.push(...(await read(ids)));
 		after = next;
-	} while (after !== null && found.length < limit);
-	return found;
+	} while (after !== null && messages.length < limit);
+	return messages;
 }
 
 /** Returns a page of whole messages, newest first. It ends early if they are large. */

@@ -49,9 +49,9 @@ function newRows(messages: readonly MessageTerms[]): Row[] {
 	for (const {workspaceId, messageId, terms} of messages) {
 		for (const term of terms) {
 			const name = `${workspaceId} ${secondOf(messageId)} ${term}`;
-			const found = lists.get(name);
-			if (found) {
-				found.ids.push(messageId);
+			const entry = lists.get(name);
+			if (entry) {
+				entry.ids.push(messageId);
 			} else {
 				lists.set(name, {list: {workspaceId, term}, ids: [messageId]});
 			}
@@ -90,24 +90,24 @@ const idLength = 30;
 const maxPerRow = 100;
 
 /** Returns roughly how many messages of a range a list has. Reads as few rows as contain `most`, and stops there. */
-export async function countListed(reader: Knex, list: TermList, range: IdRange, most: number): Promise<number> {
+export async function countListed(reader: Knex, list: TermList, range: IdRange, max: number): Promise<number> {
 	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
 	let counted = 0;
 	let {below} = range;
-	for (let rowsAtOnce = Math.ceil(most / maxPerRow); counted < most; rowsAtOnce *= 4) {
-		const limit = Math.min(rowsAtOnce, most - counted);
+	for (let rowsAtOnce = Math.ceil(max / maxPerRow); counted < max; rowsAtOnce *= 4) {
+		const limit = Math.min(rowsAtOnce, max - counted);
 		const rows = listRows(reader, list, {...range, below})
 			.limit(limit)
 			.select('w.message_id', reader.raw(`coalesce(${members}, 1) as n`));
-		const found: {n: number | string | null; rows: number | string; last: string | null} = await reader
+		const totals: {n: number | string | null; rows: number | string; last: string | null} = await reader
 			.from(rows.as('rows'))
 			.sum('n as n')
 			.count('* as rows')
 			.min('message_id as last')
 			.first();
-		counted += Number(found.n ?? 0);
-		below = found.last;
-		if (Number(found.rows) < limit) {
+		counted += Number(totals.n ?? 0);
+		below = totals.last;
+		if (Number(totals.rows) < limit) {
 			break;
 		}
 	}
@@ -121,10 +121,10 @@ export async function readListed(
 	reader: Knex,
 	list: TermList,
 	{from, below: before}: IdRange,
-	most: number,
+	max: number,
 ): Promise<string[]> {
-	const found = new Set<string>();
-	const rowsAtOnce = Math.min(most, maxRows);
+	const ids = new Set<string>();
+	const rowsAtOnce = Math.min(max, maxRows);
 	// A row lists messages of one second, so the row that contains `before` may be newer than `before` itself.
 	let below = before && secondOf(before) + afterSecond;
 	let members: string[] = [];
@@ -138,11 +138,11 @@ export async function readListed(
 		const settled = members.findIndex(id => id < (below ?? ''));
 		for (const id of members.splice(0, settled === -1 ? members.length : settled)) {
 			if (id >= (from ?? '') && (before === null || id < before)) {
-				found.add(id);
+				ids.add(id);
 			}
 		}
-	} while (below !== '' && found.size < most);
-	return [...found].slice(0, most);
+	} while (below !== '' && ids.size < max);
+	return [...ids].slice(0, max);
 }
 
 type Listed = {readonly message_id: string; readonly members: string | null};
@@ -177,13 +177,13 @@ const keysAtOnce = 5000;
  */
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
-	const gone = new Set(messageIds);
+	const removed = new Set(messageIds);
 	for (const ids of inParts(messageIds, messagesAtOnce)) {
 		const keys = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
 			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId] as const),
 		);
 		for (const some of inParts(keys, keysAtOnce)) {
-			await listOthers(trx, await deleteRows(trx, some), gone);
+			await listOthers(trx, await deleteRows(trx, some), removed);
 		}
 	}
 }
@@ -194,20 +194,20 @@ export async function dropTerms(trx: Knex.Transaction, messageIds: readonly stri
  */
 export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
-	const gone = new Set(messageIds);
+	const removed = new Set(messageIds);
 	for (const ids of inParts(messageIds, messagesAtOnce)) {
 		const keys = (await readTerms(trx, ids, {tags: null})).flatMap(({workspaceId, messageId, terms}) =>
 			terms.map(term => [workspaceId, term, messageId, secondOf(messageId) + afterSecond] as const),
 		);
 		for (const some of inParts(keys, keysAtOnce)) {
-			const rows = (await readRows(trx, some)).filter(row => parseMembers(row).some(id => gone.has(id)));
+			const rows = (await readRows(trx, some)).filter(row => parseMembers(row).some(id => removed.has(id)));
 			await listOthers(
 				trx,
 				await deleteRows(
 					trx,
 					rows.map(row => [row.workspace_id, row.term, row.message_id] as const),
 				),
-				gone,
+				removed,
 			);
 		}
 	}
@@ -258,10 +258,14 @@ async function deleteRows(
 }
 
 /** Lists the messages of deleted rows again if they still exist. */
-async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone: ReadonlySet<string>): Promise<void> {
+async function listOthers(
+	trx: Knex.Transaction,
+	rows: readonly ListRow[],
+	removed: ReadonlySet<string>,
+): Promise<void> {
 	const others = rows.flatMap(({workspace_id: workspaceId, term, ...row}) =>
 		parseMembers(row)
-			.filter(id => !gone.has(id))
+			.filter(id => !removed.has(id))
 			.map(messageId => ({workspaceId, messageId, terms: [term]})),
 	);
 	const there = new Set<string>();
@@ -279,7 +283,7 @@ async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone:
 	);
 }
 
-type Found = {
+type TermSource = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly metadata: string | null;
@@ -294,9 +298,9 @@ type Found = {
 async function readTerms(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
-	without: Partial<Pick<Found, 'tags'>> = {},
+	without: Partial<Pick<TermSource, 'tags'>> = {},
 ): Promise<MessageTerms[]> {
-	const found: Found[] = await trx('messages as m')
+	const rows: TermSource[] = await trx('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
 		.whereRaw("r.role = 'to'")
@@ -304,11 +308,11 @@ async function readTerms(
 		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
 		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
 		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
-	return found.map(row => storedTerms({...row, ...without}));
+	return rows.map(row => storedTerms({...row, ...without}));
 }
 
 /** Returns all terms of a stored message, except its state. */
-function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
+function storedTerms({id, workspace_id: workspaceId, subject, ...row}: TermSource): MessageTerms {
 	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
 	return {workspaceId, messageId: id, terms: [...toTerms({...row, attachments}), ...subjectTerms(subject ?? '')]};
 }

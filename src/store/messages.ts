@@ -6,7 +6,7 @@ import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
 import {insertReturning, insertRows, nearIds, toColumns} from './engine/rows.ts';
 import {isReadable} from './erasures.ts';
-import {insertPlaced, shown, stateColumns} from './timeline.ts';
+import {insertPlaced, stateColumns, withCurrentState} from './timeline.ts';
 
 /**
  * A new message. Addresses are stored as spelled and in comparison form, JSON as text (`null` if empty), and times in
@@ -165,7 +165,7 @@ export async function readMessages(
 		reader,
 		rows.filter(row => row.attachments > 0).map(row => row.id),
 	);
-	return rows.map(shown).map(row => ({
+	return rows.map(withCurrentState).map(row => ({
 		id: row.id,
 		mode: row.mode,
 		status: row.state,

@@ -37,7 +37,7 @@ export async function loseNodes(
 		.select('id', 'host');
 	for (const {host} of lost) {
 		const news = {began_at: now, seen_at: now, announced_at: null, ended_at: null};
-		const words = {
+		const texts = {
 			detail: `the node on ${host} stopped responding`,
 			fix: 'check that the machine is running, and read the log of its daemon',
 		};
@@ -46,7 +46,7 @@ export async function loseNodes(
 				kind: 'node_lost' satisfies AlertKind,
 				subject: host,
 				workspace_id: null,
-				...words,
+				...texts,
 				...news,
 				rings: 0,
 			})
@@ -94,7 +94,7 @@ export type PartAsked = {
 	/** What pending requests need. It is granted if that much is left. */
 	readonly wants: number;
 	/** What is granted beyond that while much is left. */
-	readonly usual: number;
+	readonly defaultPart: number;
 };
 
 export type PartGiven = {
@@ -116,17 +116,17 @@ const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
  */
 export async function sharePart(
 	connection: Knex,
-	{keyId, bucket, end, limit, wants, usual}: PartAsked,
+	{keyId, bucket, end, limit, wants, defaultPart}: PartAsked,
 ): Promise<PartGiven> {
-	const part = (given: string) =>
-		`least(greatest(0, :limit - ${given}), greatest(:wants, least(:usual, ceil((:limit - ${given}) / ${share}.0))))::integer`;
+	const part = (granted: string) =>
+		`least(greatest(0, :limit - ${granted}), greatest(:wants, least(:defaultPart, ceil((:limit - ${granted}) / ${share}.0))))::integer`;
 	const {rows} = await connection.raw(
 		`insert into rate_windows as w (key_id, bucket, ends_at, given, part)
 			values (:keyId, :bucket, :endsAt, ${part('0')}, ${part('0')})
 			on conflict (key_id, bucket) do update set
 				ends_at = excluded.ends_at, given = ${before} + ${part(`(${before})`)}, part = ${part(`(${before})`)}
 			returning part as granted, given`,
-		{keyId, bucket, endsAt: storeTime(end), limit, wants, usual},
+		{keyId, bucket, endsAt: storeTime(end), limit, wants, defaultPart},
 	);
 	return rows[0];
 }

@@ -140,8 +140,8 @@ const listed = toColumns('id workspaceId inReplyTo fault summary size receivedAt
 const stored = toColumns('id workspaceId inReplyTo fault summary size receivedAt inboundId content raw');
 
 /** Stores messages and returns the new ones. The same message is stored only once for a workspace. */
-export async function insertReceived(trx: Knex.Transaction, mails: readonly NewReceived[]): Promise<NewReceived[]> {
-	const rows = mails.map(({summary, content, raw, ...mail}) =>
+export async function insertReceived(trx: Knex.Transaction, messages: readonly NewReceived[]): Promise<NewReceived[]> {
+	const rows = messages.map(({summary, content, raw, ...mail}) =>
 		stored.valuesOf({
 			...{...mail, raw, size: raw.length},
 			...{summary: JSON.stringify(summary), content: JSON.stringify(content)},
@@ -150,7 +150,7 @@ export async function insertReceived(trx: Knex.Transaction, mails: readonly NewR
 	const suffix = 'on conflict (inbound_id, workspace_id) do nothing returning id';
 	const inserted = await insertReturning<{id: string}>(trx, 'received', stored.names, rows, suffix);
 	const added = new Set(inserted.map(({id}) => id));
-	const fresh = mails.filter(({id}) => added.has(id));
+	const fresh = messages.filter(({id}) => added.has(id));
 	const terms = fresh.flatMap(mail => [...new Set(mail.terms)].map(term => [mail.workspaceId, term, mail.id]));
 	await insertRows(trx, 'received_terms', ['workspace_id', 'term', 'received_id'], terms);
 	const files = fresh.flatMap(({id, files}) => files.map((content, n) => [id, n, Buffer.from(content)]));
@@ -185,14 +185,14 @@ export async function listReceived(
 	const ofTerms = terms.map(term => lead('received_terms', {...own, term}, 'received_id'));
 	const leads = terms.length === 0 ? [lead('received', own, 'id')] : ofTerms;
 	const match = async (ids: readonly string[]) => {
-		const wanted = among(reader, 'received_id', ids);
-		const found = terms.map(term =>
+		const condition = among(reader, 'received_id', ids);
+		const queries = terms.map(term =>
 			reader('received_terms')
 				.where({...own, term})
-				.whereRaw(...wanted)
+				.whereRaw(...condition)
 				.pluck('received_id'),
 		);
-		const sets = (await Promise.all(found)).map(some => new Set<string>(some));
+		const sets = (await Promise.all(queries)).map(some => new Set<string>(some));
 		return ids.filter(id => sets.every(set => set.has(id)));
 	};
 	const {ids, next} = await scanRanges([toRange('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
@@ -233,11 +233,11 @@ export async function openReceivedBytes(
 ): Promise<StoredBytes | undefined> {
 	const column = file === undefined ? 'raw' : 'content';
 	const bytes = () => receivedBytes(reader, workspaceId, id, file);
-	const found: {size: number | string} | undefined = await bytes().first(reader.raw(`length(${column}) as size`));
-	if (found === undefined) {
+	const measured: {size: number | string} | undefined = await bytes().first(reader.raw(`length(${column}) as size`));
+	if (measured === undefined) {
 		return undefined;
 	}
-	const size = Number(found.size);
+	const size = Number(measured.size);
 	async function* pieces() {
 		for (let from = 0; from < size; from += pieceLength) {
 			const piece = reader.raw(`substr(${column}, ?, ?) as piece`, [from + 1, pieceLength]);

@@ -1,12 +1,12 @@
 import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
-import type {Asked, Attempt} from '../mail/outcome.ts';
+import type {Attempt, PreviousAttempt} from '../mail/outcome.ts';
 import {lockLate, queryRows, type Row, rowSource} from './engine/dialect.ts';
 import {insertRows, nearIds, toColumns} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
 import type {Claimed} from './queue/claims.ts';
 import {dequeue, enqueue, lockOpen, type Waiting} from './queue/open-recipients.ts';
-import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
+import {stateColumns, stateOf, storeQueued, takeQueued, withCurrentState} from './timeline.ts';
 
 const newColumns = toColumns('id workspace_id message_id address address_key role destination state state_at');
 
@@ -106,7 +106,7 @@ export async function listRecipients(
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
 		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
-	return rows.map(shown) as Array<Omit<StoredRecipient, 'attempts'>>;
+	return rows.map(withCurrentState) as Array<Omit<StoredRecipient, 'attempts'>>;
 }
 
 /** Returns a message's recipients, each with its attempts in order. */
@@ -137,8 +137,8 @@ const maxAttempts = 50;
  * Returns the mail servers that a recipient's last attempts contacted, in order. Attempts without a conversation have
  * no row with a host.
  */
-export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
-	const asked: Asked[] = await reader('attempts')
+export async function readAsked(reader: Knex, recipientId: string): Promise<PreviousAttempt[]> {
+	const attempts: PreviousAttempt[] = await reader('attempts')
 		.where({recipient_id: recipientId})
 		.whereNotNull('host')
 		.orderBy([
@@ -147,7 +147,7 @@ export async function readAsked(reader: Knex, recipientId: string): Promise<Aske
 		])
 		.limit(maxAttempts)
 		.select('n', 'host', 'ip', 'phase', 'code');
-	return asked.reverse();
+	return attempts.reverse();
 }
 
 /** A conversation with its recipient. The id defines its order among the conversations of the message. */
@@ -163,7 +163,7 @@ export async function pageAttempts(
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<ListedAttempt[]> {
 	const [begun = '', n, position] = after?.split(' ') ?? [];
-	const found: ListedAttempt[] = [];
+	const attempts: ListedAttempt[] = [];
 	for (const recipient of recipients.slice(
 		Math.max(
 			0,
@@ -173,19 +173,19 @@ export async function pageAttempts(
 		const query = reader('attempts')
 			.where({recipient_id: recipient.id})
 			.orderBy(['n', 'position'])
-			.limit(limit - found.length)
+			.limit(limit - attempts.length)
 			.select('recipient_id', 'n', 'position', 'at', 'host', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
 		if (recipient.id === begun) {
 			query.whereRaw('(n, position) > (?, ?)', [Number(n), Number(position)]);
 		}
 		for (const row of await query) {
-			found.push({...row, recipient, id: `${recipient.id} ${row.n} ${row.position}`});
+			attempts.push({...row, recipient, id: `${recipient.id} ${row.n} ${row.position}`});
 		}
-		if (found.length === limit) {
+		if (attempts.length === limit) {
 			break;
 		}
 	}
-	return found;
+	return attempts;
 }
 
 /** Returns the state of a message's `to` recipient, and whether it is still in the queue. */
@@ -217,7 +217,7 @@ export type EngagementCount = {
 };
 
 /** Whether the added count is the first in its row, and whether it contains the first that was not automated. */
-export type FirstOf = {readonly all: boolean; readonly people: boolean};
+export type FirstOf = {readonly isFirst: boolean; readonly isFirstHuman: boolean};
 
 /**
  * Adds counts, at most one for each link, and returns for each whether it is the first. All opens of a recipient share
@@ -248,7 +248,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	return counts.map(one => {
 		const {n = 0, machine_n: machineN = 0} = totals.get(`${one.recipientId} ${one.kind} ${one.url}`) ?? {};
 		const people = one.n - one.machineN;
-		return {all: n === one.n, people: people > 0 && n - machineN === people};
+		return {isFirst: n === one.n, isFirstHuman: people > 0 && n - machineN === people};
 	});
 }
 

@@ -46,15 +46,15 @@ export async function readUse(
 	trx: Knex.Transaction,
 	{reports, day, signedBy, amount}: UseOptions,
 ): Promise<{readonly reports: Use; readonly amounts: Use}> {
-	const site = `%.${signedBy?.split('.').slice(-2).join('.') ?? ''}`;
+	const signerPattern = `%.${signedBy?.split('.').slice(-2).join('.') ?? ''}`;
 	const isOwn = "'.' || coalesce(signed_by, '') like ?";
 	const row = await reports
 		.whereBetween('begin_at', [day, `${day}~`])
 		.count('* as reports')
 		.select(
-			trx.raw(`sum(case when ${isOwn} then 1 else 0 end) as own_reports`, [site]),
+			trx.raw(`sum(case when ${isOwn} then 1 else 0 end) as own_reports`, [signerPattern]),
 			trx.raw(`sum(${amount}) as amount`),
-			trx.raw(`sum(case when ${isOwn} then ${amount} else 0 end) as own_amount`, [site]),
+			trx.raw(`sum(case when ${isOwn} then ${amount} else 0 end) as own_amount`, [signerPattern]),
 		)
 		.first();
 	return {

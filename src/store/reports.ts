@@ -3,7 +3,9 @@ import type {EventType, Recipient} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
 import {insertReturning, nearIds, toColumns} from './engine/rows.ts';
 
-const copies = toColumns('id workspace_id message_id address address_key role destination state sent_at attempts');
+const recipientColumns = toColumns(
+	'id workspace_id message_id address address_key role destination state sent_at attempts',
+);
 
 /**
  * Returns the recipients with these ids, or of these messages, and locks them until the transaction ends. Recipients of
@@ -36,7 +38,7 @@ export async function findReportedRecipients(
 		// In a fixed order, because others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')
-		.select(...copies.selectedOf('c'), 'm.topic_id', 'm.extras');
+		.select(...recipientColumns.selectedOf('c'), 'm.topic_id', 'm.extras');
 }
 
 /** Returns recipients by the id in a relay's reply to their message. */

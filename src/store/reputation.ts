@@ -48,11 +48,11 @@ export type EarlierTries = {
 	/** When the first conversation of a counted attempt began, in the store's form; `null` if there was none. */
 	readonly at: string | null;
 	/** Whether a mail server accepted the message in a counted attempt. */
-	readonly taken: boolean;
+	readonly wasAccepted: boolean;
 	/** After how many attempts it may have been delivered without our knowledge (`isPossibleDuplicate`). */
-	readonly doubtful: number;
+	readonly uncertainAttempts: number;
 	/** Whether a daemon died while it had the recipient. */
-	readonly cutOff: boolean;
+	readonly wasCutOff: boolean;
 };
 
 /** Returns earlier attempts by the ids of recipients. Recipients without recorded attempts are missing. */
@@ -74,7 +74,12 @@ export async function readTries(reader: Knex, recipientIds: readonly string[]): 
 	return new Map(
 		rows.map(({recipient_id: id, at, taken, cut_off: cutOff, doubtful}) => [
 			id,
-			{at, taken: taken === 1, doubtful: Number(doubtful), cutOff: cutOff === 1},
+			{
+				at,
+				wasAccepted: taken === 1,
+				uncertainAttempts: Number(doubtful),
+				wasCutOff: cutOff === 1,
+			},
 		]),
 	);
 }
@@ -195,7 +200,7 @@ export type Sample = {
 	readonly simulated?: boolean;
 };
 
-const counts = ({simulated = false}: Sample, destination: string): boolean =>
+const isCounted = ({simulated = false}: Sample, destination: string): boolean =>
 	simulated || destination !== simulatorDomain;
 
 async function newestIn(
@@ -224,7 +229,7 @@ export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<n
 		delivered,
 	).select('r.message_id', 'r.state_at', 'r.destination');
 	return rows
-		.filter(({destination}) => counts(sample, destination))
+		.filter(({destination}) => isCounted(sample, destination))
 		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
 }
 
@@ -237,7 +242,7 @@ export type Refusal = {
 	readonly category: BounceCategory | null;
 	readonly reply: string;
 	/** Whether delivery will be attempted again. */
-	readonly waits: boolean;
+	readonly isQueued: boolean;
 };
 
 /** Returns the errors of the newest messages that bounced, and of the newest ones that wait. */
@@ -258,11 +263,11 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			),
 		);
 	const refusals: Refusal[] = bounced
-		.filter(({destination}) => counts(sample, destination))
+		.filter(({destination}) => isCounted(sample, destination))
 		.map(({destination, detail}) => {
 			// A report has no reply from a conversation.
 			const {category = null, reply = '', reason = reply} = JSON.parse(detail ?? '{}');
-			return {destination, category, reply: reason, waits: false};
+			return {destination, category, reply: reason, isQueued: false};
 		});
 	for (const state of ['queued', 'sent'] as const) {
 		const recipients = selectRecipients(reader, sample, await newestIn(reader, sample, state))
@@ -274,7 +279,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			.whereNotNull('reply')
 			.select('destination', 'category', 'reply');
 		refusals.push(
-			...waiting.filter(({destination}) => counts(sample, destination)).map(one => ({...one, waits: true})),
+			...waiting.filter(({destination}) => isCounted(sample, destination)).map(one => ({...one, waits: true})),
 		);
 	}
 	return refusals;
@@ -283,7 +288,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 /** The result of a recipient's last attempt, including `cc` recipients. */
 export type LastTry = Pick<Recipient, 'destination' | 'state' | 'attempts'> & {
 	/** Whether it is still in the queue. */
-	readonly waits: boolean;
+	readonly isQueued: boolean;
 	readonly host: string | null;
 	/** `null` if the connection was not encrypted, or there was no conversation. */
 	readonly tls: string | null;

@@ -117,10 +117,10 @@ export async function emptyMessages(
 	for (const extras of new Set(old.map(row => row.extras))) {
 		const alike = old.filter(row => row.extras === extras).map(({id}) => id);
 		const {sendAt, expiresAt, priority} = readExtras(extras);
-		const kept = {...(sendAt && {sendAt}), ...(expiresAt && {expiresAt}), ...(priority && {priority})};
+		const retained = {...(sendAt && {sendAt}), ...(expiresAt && {expiresAt}), ...(priority && {priority})};
 		await trx('messages')
 			.whereIn('id', alike)
-			.update({data: null, sealed: null, attachments: 0, extras: extrasJson({...kept, emptied: true})});
+			.update({data: null, sealed: null, attachments: 0, extras: extrasJson({...retained, emptied: true})});
 	}
 	await trx('attachments').whereIn('message_id', ids).delete();
 	const recipientIds: string[] = await trx('recipients')
@@ -204,10 +204,10 @@ export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number):
 	for (let page = 0; page < maxPages && open.length < limit; page++) {
 		const index = {leading: {workspace_id: workspaceId, to_key: addressKey}, id: 'id'};
 		const ids: string[] = await alongIndex(reader, 'messages', index, {below}).limit(messagesAtOnce).pluck('id');
-		const copies = reader('recipients')
+		const recipients = reader('recipients')
 			.whereIn('message_id', ids)
 			.whereRaw(...nearIds(reader, 'id', 'rcp', ids));
-		open.push(...(await ofQueue(copies).limit(limit - open.length)));
+		open.push(...(await ofQueue(recipients).limit(limit - open.length)));
 		below = ids.at(-1) ?? below;
 		if (ids.length < messagesAtOnce) {
 			break;
@@ -282,12 +282,12 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 export async function eraseTimelines(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Pick<Recipient, 'id' | 'message_id'>>,
-	kept: readonly string[],
+	retained: readonly string[],
 ): Promise<void> {
 	const messageIds = [...new Set(recipients.map(({message_id: messageId}) => messageId))];
 	const recipientIds = recipients.map(({id}) => id);
 	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
-	await about('events').whereNotNull('detail').whereNotIn('detail', kept).update({detail: null});
+	await about('events').whereNotNull('detail').whereNotIn('detail', retained).update({detail: null});
 	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
 	// The hash of the message that contained the report is retained, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
@@ -398,8 +398,8 @@ export async function rewriteAddresses(
 	const rows = messages.map(({id, cc, reply_to: replyTo, extras}) => {
 		const next = replyTo === null ? null : rewrite(replyTo);
 		const {replyToName: _, ...others} = readExtras(extras);
-		const copies = cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite));
-		return [id, copies, next, next === replyTo ? extras : extrasJson(others)];
+		const rewrittenCc = cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite));
+		return [id, rewrittenCc, next, next === replyTo ? extras : extrasJson(others)];
 	});
 	const {sql, bindings} = rowSource(trx, rows, 4);
 	const [near, about] = nearIds(trx, 'messages.id', 'msg', messageIds);
@@ -427,10 +427,10 @@ export async function rewriteWebhookBodies(
 		.select('id', 'body');
 	for (const {id, body} of deliveries) {
 		await trx('webhook_attempts').where({delivery_id: id}).whereNotNull('answer').update({answer: null});
-		const given = JSON.parse(Buffer.from(body).toString());
-		const rewritten = rewrite(given);
-		const isAbout = rewritten.recipient !== given.recipient || rewritten.metadata !== given.metadata;
-		const more = 'subject' in given && isAbout && {subject: null, detail: {}};
+		const parsed = JSON.parse(Buffer.from(body).toString());
+		const rewritten = rewrite(parsed);
+		const isAbout = rewritten.recipient !== parsed.recipient || rewritten.metadata !== parsed.metadata;
+		const more = 'subject' in parsed && isAbout && {subject: null, detail: {}};
 		await trx('webhook_deliveries')
 			.where({id})
 			.update({body: Buffer.from(JSON.stringify({...rewritten, ...more}))});

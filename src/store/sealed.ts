@@ -116,23 +116,23 @@ export type SealedColumn = {
 
 /** The length of `v1.255.` */
 const sealedHead = 7;
-const whole = (value: string, change: (sealed: string) => string) => change(value);
+const wholeValue = (value: string, change: (sealed: string) => string) => change(value);
 
 /**
  * Every column that a vault seals: DKIM keys, webhook secrets, passwords of relays, secrets of one-time codes,
  * sensitive variables, keys of certificates.
  */
 export const sealedColumns: readonly SealedColumn[] = [
-	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: whole},
-	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: whole},
-	{table: 'webhook_endpoints', column: 'previous_secret', head: sealedHead, each: whole},
+	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: wholeValue},
+	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: wholeValue},
+	{table: 'webhook_endpoints', column: 'previous_secret', head: sealedHead, each: wholeValue},
 	{table: 'workspaces', column: 'route', head: 65_536, each: withPasswords},
-	{table: 'users', column: 'totp', head: sealedHead, each: whole},
-	{table: 'smarthosts', column: 'secret', head: sealedHead, each: whole},
-	{table: 'alerts', column: 'secret', head: sealedHead, each: whole},
-	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, each: whole},
-	{table: 'certificates', column: 'secret', key: 'name', head: sealedHead, each: whole},
-	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, each: whole},
+	{table: 'users', column: 'totp', head: sealedHead, each: wholeValue},
+	{table: 'smarthosts', column: 'secret', head: sealedHead, each: wholeValue},
+	{table: 'alerts', column: 'secret', head: sealedHead, each: wholeValue},
+	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, each: wholeValue},
+	{table: 'certificates', column: 'secret', key: 'name', head: sealedHead, each: wholeValue},
+	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, each: wholeValue},
 ];
 
 /** Returns the id of the key that sealed a value; `null` if it is not a sealed secret. */
@@ -189,13 +189,13 @@ export async function resealRows(
 	trx: Knex.Transaction,
 	{table, column, key = 'id', owner: ownerColumn = key, each}: SealedColumn,
 	vault: Vault,
-	{after, most}: {readonly after: string; readonly most: number},
+	{after, max}: {readonly after: string; readonly max: number},
 ): Promise<Resealed> {
 	const rows: Array<{id: string; owner: string; value: string}> = await trx(table)
 		.where(key, '>', after)
 		.whereNotNull(column)
 		.orderBy(key)
-		.limit(most)
+		.limit(max)
 		.select({id: key, owner: ownerColumn, value: column});
 	const damaged: string[] = [];
 	let resealed = 0;
@@ -210,7 +210,7 @@ export async function resealRows(
 				.update({[column]: next});
 		}
 	}
-	return {resealed, damaged, last: rows.length === most ? (rows.at(-1)?.id ?? null) : null};
+	return {resealed, damaged, last: rows.length === max ? (rows.at(-1)?.id ?? null) : null};
 }
 
 function resealedValue(owner: string, value: string, each: SealedColumn['each'], vault: Vault): string | null {
@@ -230,7 +230,7 @@ export type ConfiguredKey = {readonly id: number | null; readonly key: Uint8Arra
  * Why the keys do not fit the store: it knows none of them, one has the id of another key, or a key that sealed secrets
  * is missing.
  */
-export type KeyFault =
+export type KeyProblem =
 	| {readonly kind: 'foreign'}
 	| {readonly kind: 'exchanged'; readonly id: number}
 	| {readonly kind: 'missing'; readonly id: number}
@@ -241,7 +241,7 @@ export type FreshKey = {readonly id: number; readonly proof: string};
 
 type Matched =
 	| {readonly ok: true; readonly keys: MasterKeys; readonly fresh: readonly FreshKey[]}
-	| {readonly ok: false; readonly fault: KeyFault};
+	| {readonly ok: false; readonly problem: KeyProblem};
 
 /** Returns what the store retains of a key: proof of the key that does not reveal it. */
 function toProof(key: Uint8Array): string {
@@ -276,7 +276,7 @@ export async function matchKeys(
 	const noted = await readKnown(reader);
 	const known = noted.size > 0 ? noted : await provenBySecrets(reader, configured);
 	if (known === null || (known.size > 0 && !configured.some(({key}) => known.has(toProof(key))))) {
-		return {ok: false, fault: {kind: 'foreign'}};
+		return {ok: false, problem: {kind: 'foreign'}};
 	}
 
 	const used = [...known.values()];
@@ -288,10 +288,10 @@ export async function matchKeys(
 		const knownId = known.get(proof);
 		const id = knownId ?? own ?? freeId(used);
 		if (id === null) {
-			return {ok: false, fault: {kind: 'full'}};
+			return {ok: false, problem: {kind: 'full'}};
 		}
 		if ((own !== null && own !== id) || (knownId === undefined && used.includes(id))) {
-			return {ok: false, fault: {kind: 'exchanged', id: own ?? id}};
+			return {ok: false, problem: {kind: 'exchanged', id: own ?? id}};
 		}
 		if (!noted.has(proof)) {
 			fresh.push({id, proof});
@@ -303,7 +303,7 @@ export async function matchKeys(
 
 	const missing = (await sealingIds(reader)).find(id => !ids.includes(id));
 	if (missing !== undefined) {
-		return {ok: false, fault: {kind: 'missing', id: missing}};
+		return {ok: false, problem: {kind: 'missing', id: missing}};
 	}
 	return {ok: true, keys: {current: ids[0] as number, keys}, fresh};
 }
@@ -323,7 +323,7 @@ async function provenBySecrets(
 	const secrets = await readSealed(reader);
 	const proven = new Map<string, number>();
 	for (const id of await sealingIds(reader)) {
-		const key = configured.find(one => (one.id === null || one.id === id) && opensOne(one.key, id, secrets))?.key;
+		const key = configured.find(one => (one.id === null || one.id === id) && canOpenAny(one.key, id, secrets))?.key;
 		if (key === undefined) {
 			return null;
 		}
@@ -333,7 +333,7 @@ async function provenBySecrets(
 }
 
 // One secret is enough, because single secrets may be damaged.
-function opensOne(key: Uint8Array, id: number, secrets: ReadonlyArray<{owner: string; sealed: string}>): boolean {
+function canOpenAny(key: Uint8Array, id: number, secrets: ReadonlyArray<{owner: string; sealed: string}>): boolean {
 	const vault = createVault({current: id, keys: {[id]: key}});
 	return secrets.some(({owner, sealed}) => {
 		try {

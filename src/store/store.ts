@@ -68,7 +68,7 @@ export type StoreOptions = {
 	 * With SQLite, for a daemon: other files that must not be moved. The writer then rejects commits that went to a
 	 * removed or replaced store.
 	 */
-	readonly beside?: readonly OpenFile[];
+	readonly guardedFiles?: readonly OpenFile[];
 };
 
 /** What depends on the engine, before any connection is used. */
@@ -96,11 +96,11 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 	const reader = connect(readers, 'reading');
 	// With several writers, accepting messages does not wait for the locks that outcomes hold.
 	const writing = engine.dialect.isShared ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
-	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
+	const [max, accepts] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
 		Writer,
 		Writer?,
 	];
-	const writer = accepts ? writeBeside(most, accepts) : most;
+	const writer = accepts ? writeBeside(max, accepts) : max;
 	const agreeing = accepts ? createWriter(database, engine.dialect, engine.committed) : writer;
 	const store: Store = {
 		...engine,
@@ -158,7 +158,7 @@ export async function openWriter(
 	};
 }
 
-async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine> {
+async function openSqlite(file: string, {guardedFiles}: StoreOptions): Promise<Engine> {
 	// Loaded first, because knex would reduce the error to a message.
 	await loadSqlite();
 	const connect = (connections: number) => createKnex(sqliteConfig(file, connections));
@@ -176,10 +176,10 @@ async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine>
 		connect,
 		async check(connection) {
 			await refuseTruncated(connection, file);
-			if (beside) {
+			if (guardedFiles) {
 				// The connection holds them open, so nothing replaces the log before the last connection closes.
 				committed.push(...identifyFiles([file, `${file}-wal`]));
-				files.push(...beside, ...committed, ...identifyFiles([`${file}-shm`]));
+				files.push(...guardedFiles, ...committed, ...identifyFiles([`${file}-shm`]));
 			}
 		},
 		stop: () => undefined,
@@ -213,7 +213,7 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 	};
 }
 
-async function soon(answer: Promise<unknown>): Promise<void> {
+async function soon(response: Promise<unknown>): Promise<void> {
 	let timer: NodeJS.Timeout | undefined;
 	const late = new Promise<never>((_, reject) => {
 		timer = setTimeout(
@@ -221,7 +221,7 @@ async function soon(answer: Promise<unknown>): Promise<void> {
 			pingMs,
 		);
 	});
-	await Promise.race([answer, late]).finally(() => clearTimeout(timer));
+	await Promise.race([response, late]).finally(() => clearTimeout(timer));
 }
 
 /**

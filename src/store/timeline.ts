@@ -17,8 +17,8 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 	if (!hasOneWriter(trx)) {
 		return null;
 	}
-	const taken = 'update changes set event_position = event_position + ? where id = 1 returning event_position';
-	const [{event_position: last}] = await trx.raw(taken, [count]);
+	const sql = 'update changes set event_position = event_position + ? where id = 1 returning event_position';
+	const [{event_position: last}] = await trx.raw(sql, [count]);
 	return last - count;
 }
 
@@ -222,7 +222,10 @@ type ReadState = {
 };
 
 /** Returns a row with the current state of its recipient, and the time since when it has that state. */
-export function shown<Row extends ReadState>({queued_event: queued, ...row}: Row): Omit<Row, 'queued_event'> {
+export function withCurrentState<Row extends ReadState>({
+	queued_event: queued,
+	...row
+}: Row): Omit<Row, 'queued_event'> {
 	return queued === null ? row : {...row, state: 'queued', state_at: storeTime(idTime(queued))};
 }
 
@@ -363,9 +366,9 @@ export async function takeClaims(
 	claims: Knex.QueryBuilder,
 	lock = lockInOrder,
 ): Promise<Claim[]> {
-	const taken: Claim[] = await lock(claims.orderBy('recipient_id').select([...claimColumns]));
-	await (taken.length > 0 && selectClaims(trx, taken).delete());
-	return taken;
+	const claimed: Claim[] = await lock(claims.orderBy('recipient_id').select([...claimColumns]));
+	await (claimed.length > 0 && selectClaims(trx, claimed).delete());
+	return claimed;
 }
 
 /** Removes the `queued` event from claims of recipients whose state changes during an attempt. The caller stores it. */

@@ -135,13 +135,13 @@ export function toBars(optOuts: ReadonlyMap<string, OptOut> | undefined, now: st
 
 /** Returns each address's opt-outs, by `pairKey` and code, including ended pauses. An opt-out outlives its topic. */
 export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Map<string, OptOut>>> {
-	const found = new Map<string, Map<string, OptOut>>();
+	const optOuts = new Map<string, Map<string, OptOut>>();
 	const columns = ['code', 'source', 'until'];
 	for (const row of await selectPairs<OptOut & {code: string}>(trx, 'topic_optouts', columns, pairs)) {
 		const key = pairKey(row.workspace_id, row.address_key);
-		found.set(key, (found.get(key) ?? new Map()).set(row.code, {source: row.source, until: row.until}));
+		optOuts.set(key, (optOuts.get(key) ?? new Map()).set(row.code, {source: row.source, until: row.until}));
 	}
-	return found;
+	return optOuts;
 }
 
 type NewOptOut = OptOut & {
@@ -229,7 +229,7 @@ type Lesson = Preferences & {
 	/** The preferences of the contact; `undefined` if there is none. */
 	readonly known: Preferences | undefined;
 	/** If `false`, the contact is read, but neither created nor changed. */
-	readonly learns: boolean;
+	readonly shouldLearn: boolean;
 };
 
 /**
@@ -252,7 +252,7 @@ export async function teachContacts(
 			timezone: lesson.timezone ?? before?.timezone ?? null,
 		};
 		preferences.push(after);
-		if (lesson.learns && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
+		if (lesson.shouldLearn && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
 			const earlier = learned.get(key);
 			held.set(key, after);
 			learned.set(key, {

@@ -69,7 +69,7 @@ export type ClaimedDeliveries = {
 };
 
 /** An enabled endpoint with its first deliveries as `<due time> <id>`, separated by commas. */
-type Found = Pick<
+type DueEndpoint = Pick<
 	ClaimedDelivery,
 	'endpointId' | 'url' | 'secret' | 'previousSecret' | 'previousUntil' | 'failingSince' | 'retry'
 > & {
@@ -85,26 +85,28 @@ export async function claimDeliveries(
 	boot: string,
 	{permits, now}: {readonly permits: readonly EndpointPermit[]; readonly now: string},
 ): Promise<ClaimedDeliveries> {
-	const wanted = new Map<string, Found>();
+	const claimable = new Map<string, DueEndpoint>();
 	const nextDue = new Map<string, string>();
 	const limitOf = new Map(permits.map(({endpointId, limit}) => [endpointId, limit]));
-	for (const found of await findFirst(trx, permits)) {
-		const first = (found.first?.split(',') ?? []).sort().map(text => text.split(' ') as [due: string, id: string]);
-		const limit = limitOf.get(found.endpointId) ?? 0;
+	for (const endpoint of await findFirst(trx, permits)) {
+		const first = (endpoint.first?.split(',') ?? [])
+			.sort()
+			.map(text => text.split(' ') as [due: string, id: string]);
+		const limit = limitOf.get(endpoint.endpointId) ?? 0;
 		const due = first.slice(0, limit).filter(([at]) => at <= now);
 		for (const [, id] of due) {
-			wanted.set(id, found);
+			claimable.set(id, endpoint);
 		}
 		const next = first[due.length];
 		if (next) {
-			nextDue.set(found.endpointId, next[0]);
+			nextDue.set(endpoint.endpointId, next[0]);
 		}
 	}
-	return {deliveries: await markClaimed(trx, boot, wanted), nextDue};
+	return {deliveries: await markClaimed(trx, boot, claimable), nextDue};
 }
 
 /** Finds the first deliveries of each endpoint. One more than it may start shows when the next one is due. */
-async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit[]): Promise<Found[]> {
+async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit[]): Promise<DueEndpoint[]> {
 	if (permits.length === 0) {
 		return [];
 	}
@@ -113,7 +115,7 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 		permits.map(({endpointId}) => [endpointId]),
 		1,
 	);
-	const most = Math.max(...permits.map(({limit}) => limit));
+	const max = Math.max(...permits.map(({limit}) => limit));
 	return await queryRows(
 		trx,
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
@@ -121,14 +123,14 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 			(select string_agg(q.due || ' ' || q.id, ',') from (
 				select d.delivery_id as id, d.next_attempt_at as due from webhook_queue as d
 				where d.endpoint_id = e.id and d.claimed_by is null
-				order by d.next_attempt_at, d.delivery_id limit ${most + 1}) as q) as "first"
+				order by d.next_attempt_at, d.delivery_id limit ${max + 1}) as q) as "first"
 		from (${sql}) as g join webhook_endpoints as e on e.id = g.column1
 		where e.disabled_at is null and e.deleted_at is null`,
 		bindings,
 	);
 }
 
-type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
+type OfEndpoint = Omit<DueEndpoint, 'endpointId' | 'first'>;
 type Marked = Pick<ClaimedDelivery, 'id' | 'generation'>;
 type Read = Omit<ClaimedDelivery, keyof OfEndpoint | 'generation'>;
 
@@ -136,12 +138,12 @@ type Read = Omit<ClaimedDelivery, keyof OfEndpoint | 'generation'>;
 async function markClaimed(
 	trx: Knex.Transaction,
 	boot: string,
-	wanted: ReadonlyMap<string, Found>,
+	claimable: ReadonlyMap<string, DueEndpoint>,
 ): Promise<ClaimedDelivery[]> {
-	if (wanted.size === 0) {
+	if (claimable.size === 0) {
 		return [];
 	}
-	const [unclaimed, due] = among(trx, 'delivery_id', [...wanted.keys()]);
+	const [unclaimed, due] = among(trx, 'delivery_id', [...claimable.keys()]);
 	const marked: Marked[] = await queryRows(
 		trx,
 		`update webhook_queue set claimed_by = ? where ${unclaimed} and claimed_by is null
@@ -158,7 +160,7 @@ async function markClaimed(
 		trx,
 		marked.filter(({id}) => !rowOf.has(id)).map(({id}) => id),
 	);
-	return [...wanted].flatMap(([id, {endpointId: _, first: __, ...endpoint}]) => {
+	return [...claimable].flatMap(([id, {endpointId: _, first: __, ...endpoint}]) => {
 		const [row, generation] = [rowOf.get(id), generationOf.get(id)];
 		return row && generation !== undefined ? [{...row, ...endpoint, generation}] : [];
 	});
@@ -281,10 +283,10 @@ export type DeliveryEnd = {
 export async function writeDeliveryEnds(
 	trx: Knex.Transaction,
 	boot: string,
-	ends: readonly DeliveryEnd[],
+	outcomes: readonly DeliveryEnd[],
 ): Promise<Set<string>> {
-	await keepAttempts(trx, ends);
-	const held = await endClaims(trx, boot, ends);
+	await keepAttempts(trx, outcomes);
+	const held = await endClaims(trx, boot, outcomes);
 	if (held.length === 0) {
 		return new Set();
 	}
@@ -313,20 +315,20 @@ export async function writeDeliveryEnds(
 async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
-	ends: readonly DeliveryEnd[],
+	outcomes: readonly DeliveryEnd[],
 ): Promise<readonly DeliveryEnd[]> {
 	// `coalesce` keeps the engine from using the index on claims, which it would scan entirely for each row.
 	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
 	const last = await changeQueued(
 		trx,
-		ends.filter(({nextAttemptAt}) => nextAttemptAt === null),
+		outcomes.filter(({nextAttemptAt}) => nextAttemptAt === null),
 		rows => `delete from webhook_queue where (delivery_id, generation) in (
 				select v.column1, cast(v.column2 as integer) from (${rows}) as v) and ${isHeld}`,
 		boot,
 	);
 	const repeated = await changeQueued(
 		trx,
-		ends.filter(({nextAttemptAt}) => nextAttemptAt !== null),
+		outcomes.filter(({nextAttemptAt}) => nextAttemptAt !== null),
 		rows => `update webhook_queue set next_attempt_at = v.column3, claimed_by = null from (${rows}) as v
 			where delivery_id = v.column1 and generation = cast(v.column2 as integer) and ${isHeld}`,
 		boot,
@@ -337,22 +339,22 @@ async function endClaims(
 /** Returns the outcomes whose rows the statement changed. */
 async function changeQueued(
 	trx: Knex.Transaction,
-	ends: readonly DeliveryEnd[],
+	outcomes: readonly DeliveryEnd[],
 	statement: (rows: string) => string,
 	boot: string,
 ): Promise<readonly DeliveryEnd[]> {
-	if (ends.length === 0) {
+	if (outcomes.length === 0) {
 		return [];
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		ends.map(({id, generation, nextAttemptAt}) => [id, generation, nextAttemptAt]),
+		outcomes.map(({id, generation, nextAttemptAt}) => [id, generation, nextAttemptAt]),
 		3,
 	);
 	const [named, ids] = namedIds(
 		trx,
 		'delivery_id',
-		ends.map(({id}) => id),
+		outcomes.map(({id}) => id),
 	);
 	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = await queryRows(
 		trx,
@@ -360,30 +362,30 @@ async function changeQueued(
 		[...bindings, boot, ...ids],
 	);
 	const names = new Set(rows.map(claimName));
-	return ends.filter(end => names.has(claimName(end)));
+	return outcomes.filter(end => names.has(claimName(end)));
 }
 
 /** Stores the results of attempts. */
-async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[]): Promise<void> {
-	const rows = ends.flatMap(({id, generation, n, at, end}) =>
+async function keepAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryEnd[]): Promise<void> {
+	const rows = outcomes.flatMap(({id, generation, n, at, end}) =>
 		end === null ? [] : [[id, generation, n, at, end.status, end.error, end.answer, Math.round(end.ms)]],
 	);
 	if (rows.length === 0) {
 		return;
 	}
-	const tried = rowSource(trx, rows, 8);
+	const source = rowSource(trx, rows, 8);
 	const [named, ids] = namedIds(
 		trx,
 		'd.id',
-		ends.map(({id}) => id),
+		outcomes.map(({id}) => id),
 	);
 	await trx.raw(
 		`insert into webhook_attempts (delivery_id, generation, n, at, status, error, answer, ms)
 		select v.column1, cast(v.column2 as integer), cast(v.column3 as integer), v.column4, cast(v.column5 as integer),
 			v.column6, v.column7, cast(v.column8 as integer)
-		from (${tried.sql}) as v join webhook_deliveries as d on d.id = v.column1
+		from (${source.sql}) as v join webhook_deliveries as d on d.id = v.column1
 		where ${named} on conflict (delivery_id, generation, n) do nothing`,
-		[...tried.bindings, ...ids] as Knex.RawBinding[],
+		[...source.bindings, ...ids] as Knex.RawBinding[],
 	);
 }
 

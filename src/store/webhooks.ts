@@ -51,13 +51,13 @@ function present(connection: Knex): Knex.QueryBuilder {
 }
 
 /** Returns `false` if the workspace already has `most` endpoints. */
-export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, most: number): Promise<boolean> {
+export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, max: number): Promise<boolean> {
 	// Locked because, on PostgreSQL, another node may add an endpoint at this moment.
 	await trx('workspaces').where({id: endpoint.workspaceId}).forUpdate().select('id');
 	const row: {n: number | string} | undefined = await present(trx)
 		.where({workspace_id: endpoint.workspaceId})
 		.first(trx.raw('count(*) as n'));
-	if (Number(row?.n) >= most) {
+	if (Number(row?.n) >= max) {
 		return false;
 	}
 	const values = columns.valuesOf({...endpoint, events: JSON.stringify(endpoint.events)});
@@ -152,8 +152,8 @@ export async function deleteEndpoint(
 	now: string,
 ): Promise<boolean> {
 	// The secrets are no longer needed.
-	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
-	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
+	const changes = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(changes);
 	return changed === 1;
 }
 
@@ -329,11 +329,11 @@ export async function findNewest(reader: Knex, endpointIds: readonly string[]): 
 			{column: 'd.endpoint_id', order: 'desc'},
 			{column: 'd.id', order: 'desc'},
 		]);
-		const found: Array<{endpoint: string; id: string | null}> = await reader('webhook_endpoints as e')
+		const newestRows: Array<{endpoint: string; id: string | null}> = await reader('webhook_endpoints as e')
 			.whereIn('e.id', missing)
 			.select('e.id as endpoint', newest.limit(1).select('d.id').as('id'));
-		ids.push(...found.flatMap(({id}) => id ?? []));
-		missing = found.flatMap(({endpoint, id}) => (id === null ? endpoint : []));
+		ids.push(...newestRows.flatMap(({id}) => id ?? []));
+		missing = newestRows.flatMap(({endpoint, id}) => (id === null ? endpoint : []));
 	}
 	const rows = await readDeliveries(reader, ids);
 	return new Map(rows.map(row => [row.endpointId, row]));
@@ -345,10 +345,10 @@ export async function scanDeliveries(
 	endpointId: string,
 	{limit, ...page}: DeliveryPage,
 ): Promise<{readonly rows: readonly StoredDelivery[]; readonly next: string | null}> {
-	const found = await listIds(reader, endpointId, {...page, limit: limit + 1});
-	const ids = await firstThatFit(reader, 'webhook_deliveries', found.slice(0, limit));
+	const listedIds = await listIds(reader, endpointId, {...page, limit: limit + 1});
+	const ids = await firstThatFit(reader, 'webhook_deliveries', listedIds.slice(0, limit));
 	const rows = await readDeliveries(reader, ids);
-	return {rows, next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
+	return {rows, next: ids.length < listedIds.length ? (ids.at(-1) ?? null) : null};
 }
 
 async function listIds(
@@ -436,12 +436,12 @@ export async function replayDelivery(
 	now: string,
 	mode?: Mode | undefined,
 ): Promise<StoredDelivery | undefined> {
-	const found: string[] = await trx('webhook_deliveries')
+	const ids: string[] = await trx('webhook_deliveries')
 		.where({id, workspace_id: workspaceId})
 		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId).where(mode === undefined ? {} : {mode}))
 		.pluck('id');
-	await restart(trx, found, now);
-	return await (found.length === 0 ? undefined : findDelivery(trx, workspaceId, id));
+	await restart(trx, ids, now);
+	return await (ids.length === 0 ? undefined : findDelivery(trx, workspaceId, id));
 }
 
 export type ReplayFilter = {

@@ -114,7 +114,7 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	/** Sessions that have not authenticated yield to those that want to. */
-	protected override givesWay({key}: Session<State>): boolean {
+	protected override shouldYield({key}: Session<State>): boolean {
 		return key === '';
 	}
 
@@ -136,7 +136,7 @@ export class SubmissionListener extends SmtpListener<State> {
 		const key = password ?? '';
 		let user = '';
 		const answered = (error?: Error | null) => (error ? done(error) : done(null, {user}));
-		this.answer(smtp, answered, async session => {
+		this.respond(smtp, answered, async session => {
 			try {
 				const loggedIn = await this.options.submission.logIn(key, smtp.remoteAddress);
 				if (!loggedIn.ok) {

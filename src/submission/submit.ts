@@ -5,7 +5,7 @@ import type {Accept} from '../accept/send.ts';
 import type {Caller} from '../api/caller.ts';
 import {inSlice} from '../api/turns.ts';
 import {repairField} from '../compose/repair-field.ts';
-import {sevenBitFault} from '../compose/seven-bit.ts';
+import {sevenBitProblem} from '../compose/seven-bit.ts';
 import {isLooping} from '../inbound/smtp-listener.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
@@ -17,7 +17,7 @@ import {
 	lineNumber,
 	longLineIn,
 	maxLineLength,
-	octetFault,
+	octetProblem,
 	type ReadSource,
 	readAnySource,
 	type Source,
@@ -138,9 +138,9 @@ export class Submission {
 		caller: Caller,
 		text: string,
 	): Promise<{readonly ok: true; readonly address: Address} | ({readonly ok: false} & Refusal)> {
-		const parsed = parseAddress(text, {utf8Local: false});
+		const parsed = parseAddress(text, {allowsUtf8Local: false});
 		if (!parsed.ok) {
-			return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.fault}`)};
+			return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.problem}`)};
 		}
 		if (!(await this.#options.takeRate(caller))) {
 			return {ok: false, ...refusing('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
@@ -159,7 +159,7 @@ export class Submission {
 		}
 		const read = raw.length > large ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
 		if (!read.ok) {
-			return none(refusing('malformed', 550, `5.6.0 The message is refused: ${read.fault}`));
+			return none(refusing('malformed', 550, `5.6.0 The message is refused: ${read.problem}`));
 		}
 		const {mail} = read;
 		if (mail.source.length * recipients.length > maxStored) {
@@ -257,7 +257,7 @@ type SubmittedMail = {
 type ReadMail =
 	| {readonly ok: true; readonly mail: SubmittedMail}
 	/** A clause for people. */
-	| {readonly ok: false; readonly fault: string};
+	| {readonly ok: false; readonly problem: string};
 
 // RFC 5322 §3.6.
 const once: ReadonlySet<string> = new Set([
@@ -277,9 +277,9 @@ const maxTagLength = 64;
 
 /** Parses a message's header and checks it. `trace` is the Received field to add (RFC 5321 §4.4). */
 export function readSubmitted(raw: Buffer, trace: string): ReadMail {
-	const octets = octetFault(raw);
-	const given = octets === null ? readAnySource(raw, headerLimits) : fault(octets);
-	const read = given.ok ? repaired(given.source) : given;
+	const octets = octetProblem(raw);
+	const decoded = octets === null ? readAnySource(raw, headerLimits) : problem(octets);
+	const read = decoded.ok ? repaired(decoded.source) : decoded;
 	if (!read.ok) {
 		return read;
 	}
@@ -290,19 +290,19 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	}
 	const repeated = [...counts].find(([name, n]) => n > 1 && (once.has(name) || name.startsWith(own)))?.[0];
 	if (repeated !== undefined) {
-		return fault(`the header has more than one ${repeated} field`);
+		return problem(`the header has more than one ${repeated} field`);
 	}
 	const value = (name: string) => fields.filter(field => field.name === name).map(fieldValue)[0] ?? null;
 	const from = onlyMailbox(value('from') ?? '');
 	if (from === null) {
-		return fault('the header needs a From field with one plain address');
+		return problem('the header needs a From field with one plain address');
 	}
 	const wishes = readWishes(fields.filter(({name}) => name.startsWith(own)));
 	if (!wishes.ok) {
 		return wishes;
 	}
-	const kept = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
-	const source = toMail([{line: trace}, ...kept], body);
+	const retained = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
+	const source = toMail([{line: trace}, ...retained], body);
 	const messageId = value('message-id');
 	return {
 		ok: true,
@@ -327,25 +327,25 @@ function repaired({fields: given, body}: Source): ReadSource {
 			const [what, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
 				? [longLine, 'fold it']
 				: ['characters that are not ASCII', 'encode them (RFC 2047)'];
-			return fault(
+			return problem(
 				`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`,
 			);
 		}
-		const made = repairField(field);
-		if (!made.ok) {
-			return made;
+		const result = repairField(field);
+		if (!result.ok) {
+			return result;
 		}
-		fields.push({name: field.name, line: made.line});
+		fields.push({name: field.name, line: result.line});
 	}
 	const start = longLineIn(body);
 	if (isSigned && start !== -1) {
 		const line = lineNumber(body, start);
-		return fault(
+		return problem(
 			`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`,
 		);
 	}
-	const left = start === -1 && isAscii(body) ? null : sevenBitFault(toMail(fields, body));
-	return left === null ? {ok: true, source: {fields, body}} : fault(left);
+	const left = start === -1 && isAscii(body) ? null : sevenBitProblem(toMail(fields, body));
+	return left === null ? {ok: true, source: {fields, body}} : problem(left);
 }
 
 const longLine = `a line of more than ${maxLineLength} octets`;
@@ -358,7 +358,7 @@ function toMail(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buf
 type Wishes = Pick<SubmittedMail, 'topicCode' | 'priority' | 'metadata' | 'tags'>;
 
 /** Reads the `X-Mailctl-…` fields. An unknown one is refused, because a misspelled field would lose its effect. */
-function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; fault: string} {
+function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; problem: string} {
 	let topicCode: string | null = null;
 	let priority: Priority | null = null;
 	const metadata: Record<string, string> = {};
@@ -367,33 +367,33 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 		const value = decodeWords(fieldValue(field));
 		const key = metadataField.exec(field.name)?.[1]?.replaceAll('-', '_');
 		if (value === '' || value.length > maxValueLength || /[\p{Cc}\ufffd]/u.test(value)) {
-			return fault(`${field.name} must have 1 to ${maxValueLength} characters`);
+			return problem(`${field.name} must have 1 to ${maxValueLength} characters`);
 		}
 		if (field.name === `${own}topic`) {
 			topicCode = value;
 		} else if (field.name === `${own}priority`) {
 			priority = priorities.find(one => one === value.toLowerCase()) ?? null;
 			if (priority === null) {
-				return fault(`${field.name} must be high, normal or low`);
+				return problem(`${field.name} must be high, normal or low`);
 			}
 		} else if (field.name === `${own}tag` && value.length <= maxTagLength) {
 			tags.push(value);
 			metadata.tag = value;
 		} else if (field.name === `${own}tag`) {
-			return fault(`${field.name} must have 1 to ${maxTagLength} characters`);
+			return problem(`${field.name} must have 1 to ${maxTagLength} characters`);
 		} else if (key !== undefined) {
 			metadata[key] = value;
 		} else if (field.name !== `${own}ref`) {
-			return fault(`${field.name} is not a field that mailctl supports`);
+			return problem(`${field.name} is not a field that mailctl supports`);
 		}
 	}
 	return Object.keys(metadata).length > maxMetadata
-		? fault(`the header has more than ${maxMetadata} metadata fields`)
+		? problem(`the header has more than ${maxMetadata} metadata fields`)
 		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
 }
 
-function fault(text: string): {readonly ok: false; readonly fault: string} {
-	return {ok: false, fault: text};
+function problem(text: string): {readonly ok: false; readonly problem: string} {
+	return {ok: false, problem: text};
 }
 
 /**
@@ -406,7 +406,7 @@ export function onlyMailbox(value: string): Address | null {
 		plain === null
 			? null
 			: (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
-	const parsed = address ? parseAddress(address, {utf8Local: false}) : null;
+	const parsed = address ? parseAddress(address, {allowsUtf8Local: false}) : null;
 	return parsed?.ok ? parsed.address : null;
 }
 
@@ -414,15 +414,15 @@ export function onlyMailbox(value: string): Address | null {
 function withoutQuotes(value: string): string | null {
 	let plain = '';
 	let depth = 0;
-	let quoted = false;
+	let isQuoted = false;
 	for (let index = 0; index < value.length; index++) {
 		const character = value[index] as string;
-		if (character === '\\' && (quoted || depth > 0)) {
+		if (character === '\\' && (isQuoted || depth > 0)) {
 			index++;
 		} else if (character === '"' && depth === 0) {
-			quoted = !quoted;
-			plain += quoted ? '"' : '';
-		} else if (quoted) {
+			isQuoted = !isQuoted;
+			plain += isQuoted ? '"' : '';
+		} else if (isQuoted) {
 		} else if (character === '(') {
 			depth++;
 		} else if (character === ')' && depth > 0) {
@@ -432,5 +432,5 @@ function withoutQuotes(value: string): string | null {
 			plain += character;
 		}
 	}
-	return quoted || depth > 0 ? null : plain;
+	return isQuoted || depth > 0 ? null : plain;
 }

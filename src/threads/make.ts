@@ -1,6 +1,6 @@
 import {composeSubmitted, createCompose, type Stamp} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
-import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
+import {needsSmtputf8, type RenderedMessage} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
 import {type Links, type PageLinks, toMessageId} from '../links/links.ts';
@@ -20,9 +20,9 @@ export type MakeOptions = {
 	/** How long an unsubscribe link is valid, in milliseconds. */
 	readonly tokenLifetimeMs: number;
 	/** Whether mail to the return-path domain is read. Unsubscribing by mail needs that. */
-	readonly listening: boolean;
+	readonly isListening: boolean;
 	/** Whether replies to `reply+…@` the return-path domain are accepted. */
-	readonly replies: boolean;
+	readonly canReceiveReplies: boolean;
 	/** The installation's sender id in Feedback-ID. */
 	readonly senderId: string;
 	/** `null` if messages do not request feedback reports. */
@@ -40,7 +40,7 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 type Basis = {
 	readonly pages: PageLinks;
 	readonly claims: Claims;
-	readonly stamp: Stamp & Pick<Letter, 'messageIdHeader' | 'date'>;
+	readonly stamp: Stamp & Pick<RenderedMessage, 'messageIdHeader' | 'date'>;
 	readonly envelopeFrom: string;
 };
 
@@ -65,7 +65,7 @@ export class MessageMaker {
 	}
 
 	#basis({recipient, returnPathDomain, linkHost}: MakeJob, signing: Ingredients['signing']): Basis {
-		const {links, tokenLifetimeMs, listening, senderId, cfbl} = this.#options;
+		const {links, tokenLifetimeMs, isListening, senderId, cfbl} = this.#options;
 		const {id, address, message_id: messageId, from_address: from} = recipient;
 		const pages = links.under(linkHost);
 		const date = startOf(recipient);
@@ -80,7 +80,7 @@ export class MessageMaker {
 		const stamp = {
 			listUnsubscribe: {
 				url: pages.unsubscribeUrl(claims),
-				mailto: listening ? `${links.unsubscribeLocal(id, address)}@${returnPathDomain}` : null,
+				mailto: isListening ? `${links.unsubscribeLocal(id, address)}@${returnPathDomain}` : null,
 			},
 			ref: links.ref(id, address),
 			feedbackId: toFeedbackId(recipient, senderId),
@@ -102,7 +102,7 @@ export class MessageMaker {
 		const submitted = {...stamp, hasTopic: recipient.topic_code !== null};
 		const now = this.#options.clock.now();
 		const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, now);
-		const made = {
+		const message = {
 			mail,
 			subject: decodeWords(subject),
 			envelopeFrom,
@@ -111,7 +111,7 @@ export class MessageMaker {
 			links: 0,
 			smtputf8: false,
 		};
-		return {ok: true, made};
+		return {ok: true, message};
 	}
 
 	#fromTemplate(
@@ -147,21 +147,21 @@ export class MessageMaker {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
 		const {html, firstLink, links} = track(rendered.html, job, basis);
-		const letter = this.#letter(job, basis, {subject: rendered.subject, html, text: rendered.text});
-		const mail = this.#compose(letter, signing, clock.now());
+		const message = this.#toMessage(job, basis, {subject: rendered.subject, html, text: rendered.text});
+		const mail = this.#compose(message, signing, clock.now());
 		const subject =
-			variables === null ? letter.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
+			variables === null ? message.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
 		const {envelopeFrom, stamp} = basis;
-		const smtputf8 = needsSmtputf8(letter);
-		return {ok: true, made: {mail, subject, envelopeFrom, ref: stamp.ref, firstLink, links, smtputf8}};
+		const smtputf8 = needsSmtputf8(message);
+		return {ok: true, message: {mail, subject, envelopeFrom, ref: stamp.ref, firstLink, links, smtputf8}};
 	}
 
-	#letter(
+	#toMessage(
 		{recipient, attachments, returnPathDomain}: MakeJob,
 		{stamp}: Basis,
-		content: Pick<Letter, 'subject' | 'html' | 'text'>,
-	): Letter {
-		const {links, replies} = this.#options;
+		content: Pick<RenderedMessage, 'subject' | 'html' | 'text'>,
+	): RenderedMessage {
+		const {links, canReceiveReplies} = this.#options;
 		const {id, address, reply_to: replyTo} = recipient;
 		const extras = readExtras(recipient.extras);
 		return {
@@ -170,7 +170,7 @@ export class MessageMaker {
 			to: recipient.to_address,
 			cc: toCc(recipient),
 			replyTo:
-				extras.replyTracking && replies
+				extras.replyTracking && canReceiveReplies
 					? `${links.replyLocal(id, address)}@${returnPathDomain}`
 					: replyTo === erasedAddress
 						? null
@@ -187,7 +187,7 @@ function track(
 	html: Parameters<typeof joined>[0],
 	{recipient, variables}: MakeJob,
 	{pages, claims}: Basis,
-): {readonly html: Letter['html']; readonly firstLink: string | null; readonly links: number} {
+): {readonly html: RenderedMessage['html']; readonly firstLink: string | null; readonly links: number} {
 	const tracking = toTracking(recipient);
 	const {opens} = tracking;
 	// A click event stores its URL, which may contain a sensitive variable.
@@ -224,7 +224,7 @@ export type FeedbackAddresses = {
 	/** The setting MAILCTL_FEEDBACK_ADDRESS. */
 	readonly own: string;
 	/** Whether `fbl@` at each return-path domain accepts reports. */
-	readonly listening: boolean;
+	readonly isListening: boolean;
 };
 
 /**
@@ -234,9 +234,9 @@ export type FeedbackAddresses = {
 export function toCfblAddress(
 	from: string,
 	returnPathDomain: string,
-	{own, listening}: FeedbackAddresses,
+	{own, isListening}: FeedbackAddresses,
 ): string | null {
-	const addresses = listening ? [own, `fbl@${returnPathDomain}`] : [own];
+	const addresses = isListening ? [own, `fbl@${returnPathDomain}`] : [own];
 	return addresses.find(address => isUnder(domainOf(address), domainOf(from))) ?? null;
 }
 

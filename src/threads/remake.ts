@@ -5,7 +5,7 @@ import type {TokenKeys} from '../links/tokens.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {submittedSource} from '../mail/message.ts';
 import type {MakeJob} from '../queue/renderers.ts';
-import {answer} from '../render/in-worker.ts';
+import {processInputs} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';
 import {collectLeaves, readMail} from '../report/mime.ts';
 import {type MakeOptions, MessageMaker, type Variant} from './make.ts';
@@ -24,7 +24,7 @@ export type Remake = {
 };
 
 /** The message and the content that its template rendered, or the reason why there is none (`message`). */
-export type Remade =
+export type RemakeResult =
 	| {
 			readonly ok: true;
 			readonly mail: Uint8Array;
@@ -32,7 +32,7 @@ export type Remade =
 	  }
 	| {readonly ok: false; readonly message: string};
 
-function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): Remade {
+function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): RemakeResult {
 	const renderer = createRenderer();
 	let content = {subject: '', html: '', text: ''};
 	const maker = new MessageMaker({
@@ -55,16 +55,16 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 	if (!result.ok) {
 		return {ok: false, message: result.unmade.message};
 	}
-	const {mail, subject} = result.made;
+	const {mail, subject} = result.message;
 	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...toTexts(mail)}};
 }
 
 /** Returns the content of a submitted message, which is not rendered from a template. */
 function toTexts(mail: Uint8Array): {readonly html: string; readonly text: string} {
 	const leaves = collectLeaves(readMail(Buffer.from(mail)).root);
-	const textOf = (wanted: string) => leaves.find(({type}) => type === wanted)?.text() ?? '';
+	const textOf = (mediaType: string) => leaves.find(({type}) => type === mediaType)?.text() ?? '';
 	return {html: textOf('text/html'), text: textOf('text/plain')};
 }
 
 // The thread exists for one message only, because templates are untrusted code.
-await answer(input => remake(input as Remake));
+await processInputs(input => remake(input as Remake));

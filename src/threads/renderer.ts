@@ -35,8 +35,8 @@ export type RendererData = {
 	readonly keys: TokenKeys;
 	readonly publicUrl: string;
 	readonly tokenLifetimeMs: number;
-	readonly listening: boolean;
-	readonly replies: boolean;
+	readonly isListening: boolean;
+	readonly canReceiveReplies: boolean;
 	readonly senderId: string;
 	readonly cfbl: FeedbackAddresses | null;
 };
@@ -60,13 +60,13 @@ const restMs = 60_000;
 const cached = 500;
 const templates = new LRUCache<string, readonly Variant[]>({max: cached});
 const signings = new LRUCache<string, readonly SigningKey[]>({max: cached});
-const faults = new Map<string, string>();
+const problems = new Map<string, string>();
 /**
  * By template version, the `known` of its last job that took long. Jobs sent earlier than that are returned unrendered.
  */
 const slow = new LRUCache<string, number>({max: cached});
 const batches: Array<readonly SentJob[]> = [];
-const asked = new Set<string>();
+const requested = new Set<string>();
 
 port.on('message', (message: ToRenderer) => {
 	if (message.kind === 'work') {
@@ -77,11 +77,11 @@ port.on('message', (message: ToRenderer) => {
 	work();
 });
 
-function take({name, value, fault}: Extract<ToRenderer, {kind: 'resource'}>): void {
-	asked.delete(name);
+function take({name, value, problem}: Extract<ToRenderer, {kind: 'resource'}>): void {
+	requested.delete(name);
 	try {
-		if (fault !== undefined) {
-			faults.set(name, fault);
+		if (problem !== undefined) {
+			problems.set(name, problem);
 		} else if (name.startsWith('template:')) {
 			templates.set(name, value as Variant[]);
 		} else {
@@ -89,7 +89,7 @@ function take({name, value, fault}: Extract<ToRenderer, {kind: 'resource'}>): vo
 		}
 	} catch (error) {
 		// A damaged key only defers the messages that it signs; the thread continues.
-		faults.set(name, error instanceof Error ? error.message : String(error));
+		problems.set(name, error instanceof Error ? error.message : String(error));
 	}
 }
 
@@ -101,8 +101,8 @@ function work(): void {
 		}
 		batches.shift();
 		const results = jobs.map(makeOne);
-		faults.clear();
-		const transfer = results.flatMap(result => (result?.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
+		problems.clear();
+		const transfer = results.flatMap(result => (result?.ok ? [result.message.mail.buffer as ArrayBuffer] : []));
 		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
 		port.postMessage({kind: 'done', results} satisfies FromRenderer, transfer);
 		letGo(bytes);
@@ -113,14 +113,14 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 	const missing = new Set<string>();
 	for (const {recipient, signing} of jobs) {
 		for (const name of [`template:${recipient.version_id}`, `dkim:${signing}`]) {
-			if (!templates.has(name) && !signings.has(name) && !faults.has(name)) {
+			if (!templates.has(name) && !signings.has(name) && !problems.has(name)) {
 				missing.add(name);
 			}
 		}
 	}
 	for (const name of missing) {
-		if (!asked.has(name)) {
-			asked.add(name);
+		if (!requested.has(name)) {
+			requested.add(name);
 			port.postMessage({kind: 'need', name} satisfies FromRenderer);
 		}
 	}
@@ -142,7 +142,7 @@ function makeOne(job: SentJob): RendererResult {
 		return result;
 	}
 	slow.set(job.recipient.version_id, job.known);
-	return {...result, tookLong: true};
+	return {...result, wasSlow: true};
 }
 
 function makeInTime(job: SentJob): MakeResult {
@@ -168,8 +168,8 @@ function findIngredients({
 }: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {
 	const [variants, keys] = [templates.get(`template:${versionId}`), signings.get(`dkim:${signing}`)];
 	if (!variants || !keys) {
-		const message = faults.get(`template:${versionId}`) ?? faults.get(`dkim:${signing}`) ?? '';
-		return {ok: false, unmade: {reason: 'not_available', message, waitMs: restMs, ours: true}};
+		const message = problems.get(`template:${versionId}`) ?? problems.get(`dkim:${signing}`) ?? '';
+		return {ok: false, unmade: {reason: 'not_available', message, waitMs: restMs, isOurs: true}};
 	}
 	return {ok: true, variants, signing: keys};
 }

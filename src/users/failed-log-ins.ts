@@ -15,11 +15,11 @@ type Window = {readonly since: number; n: number};
  */
 export type Attempt = {readonly address: string; readonly account: string | null; readonly isCode?: true};
 
-type Limit = {readonly most: number; readonly windows: LRUCache<string, Window>};
+type Limit = {readonly max: number; readonly windows: LRUCache<string, Window>};
 
 /** Each limit has its own cache, so that failures from many networks cannot evict those of an account. */
-function createLimit(most: number): Limit {
-	return {most, windows: new LRUCache<string, Window>(atMost(maxRetained))};
+function createLimit(max: number): Limit {
+	return {max, windows: new LRUCache<string, Window>(atMost(maxRetained))};
 }
 
 /**
@@ -50,7 +50,7 @@ export class FailedLogIns {
 			const known = counter.windows.get(counter.key);
 			return {...counter, window: known && now - known.since < windowMs ? known : {since: now, n: 0}};
 		});
-		const full = counters.filter(({most, window}) => window.n >= most);
+		const full = counters.filter(({max, window}) => window.n >= max);
 		if (full.length > 0) {
 			return Math.ceil(Math.max(...full.map(({window}) => window.since + windowMs - now)) / 1000);
 		}

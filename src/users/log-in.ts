@@ -12,7 +12,10 @@ import {emailKey, recordUserAct, useLink} from './users.ts';
 type Writing = Pick<Store, 'writer'>;
 
 /** `fault` is the problem with the password as a clause for people (`must …`). */
-type PasswordSet = {readonly ok: true} | Busy | {readonly ok: false; readonly reason: 'fault'; readonly fault: string};
+type PasswordSet =
+	| {readonly ok: true}
+	| Busy
+	| {readonly ok: false; readonly reason: 'fault'; readonly problem: string};
 
 /** Sets a user's password and ends all their sessions except `sessionId`. */
 export async function setPassword(
@@ -20,9 +23,9 @@ export async function setPassword(
 	tools: ActTools,
 	{user, password, sessionId}: {readonly user: User; readonly password: string; readonly sessionId: string | null},
 ): Promise<PasswordSet> {
-	const fault = passwordFault(password, user.email);
-	if (fault !== null) {
-		return {ok: false, reason: 'fault', fault};
+	const problem = passwordProblem(password, user.email);
+	if (problem !== null) {
+		return {ok: false, reason: 'fault', problem};
 	}
 	const password_hash = await hashPassword(password);
 	if (password_hash === null) {
@@ -173,7 +176,7 @@ const minCharacters = 12;
 const maxCharacters = 256;
 
 /** Returns the problem with a new password as a clause for people, or `null`. */
-export function passwordFault(password: string, email: string): string | null {
+export function passwordProblem(password: string, email: string): string | null {
 	const length = [...password].length;
 	if (length < minCharacters) {
 		return `must have at least ${minCharacters} characters, such as three or four words`;
@@ -194,8 +197,11 @@ const form = /^scrypt:(\d+):(\d+):(\d+):([\w-]+):([\w-]+)$/;
 
 /** Returns `scrypt:N:r:p:salt:hash`, the last two in base64url, or `null` if too many passwords are waiting. */
 export async function hashPassword(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string | null> {
-	const made = await derive(password, salt, cost);
-	return made && `scrypt:${cost.N}:${cost.r}:${cost.p}:${salt.toString('base64url')}:${made.toString('base64url')}`;
+	const derivedKey = await derive(password, salt, cost);
+	return (
+		derivedKey &&
+		`scrypt:${cost.N}:${cost.r}:${cost.p}:${salt.toString('base64url')}:${derivedKey.toString('base64url')}`
+	);
 }
 
 /**
@@ -205,9 +211,9 @@ export async function hashPassword(password: string, salt: Buffer = randomBytes(
 export async function isPassword(password: string, hash: string | null): Promise<boolean | null> {
 	const [, N, r, p, salt = '', expected = ''] = form.exec(hash ?? '') ?? [];
 	const own = expected === '' ? cost : {N: Number(N), r: Number(r), p: Number(p)};
-	const made = await derive(password, Buffer.from(salt, 'base64url'), own);
+	const derivedKey = await derive(password, Buffer.from(salt, 'base64url'), own);
 	const stored = Buffer.from(expected, 'base64url');
-	return made && stored.length === made.length && timingSafeEqual(stored, made);
+	return derivedKey && stored.length === derivedKey.length && timingSafeEqual(stored, derivedKey);
 }
 
 /** A derivation takes a third of a second, so this bounds the time that a request waits. */
@@ -221,9 +227,9 @@ async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffe
 		return null;
 	}
 	waiting++;
-	const made = last.then(() => computeScrypt(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
-	last = made.catch(() => undefined).then(() => waiting--);
-	return await made;
+	const derivedKey = last.then(() => computeScrypt(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
+	last = derivedKey.catch(() => undefined).then(() => waiting--);
+	return await derivedKey;
 }
 
 /** A character has at most two code units. One more is retained, so that a longer text never equals one that fits. */
@@ -237,6 +243,8 @@ function computeScrypt(password: string, salt: Buffer, options: ScryptOptions): 
 		.normalize('NFKC')
 		.slice(0, maxCharacters * 4);
 	return new Promise((resolve, reject) => {
-		scrypt(composed, salt, hashBytes, options, (error, made) => (error ? reject(error) : resolve(made)));
+		scrypt(composed, salt, hashBytes, options, (error, derivedKey) =>
+			error ? reject(error) : resolve(derivedKey),
+		);
 	});
 }

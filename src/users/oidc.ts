@@ -87,10 +87,10 @@ export class Oidc {
 		if (!begun || begun.browser !== browser) {
 			return {ok: false, problem: 'Signing in took too long or was started in another browser. Start again.'};
 		}
-		const answer = new URL(begun.returnTo);
-		answer.search = query.toString();
+		const callbackUrl = new URL(begun.returnTo);
+		callbackUrl.search = query.toString();
 		try {
-			const email = await this.#findEmail(await this.#configuration(), answer, begun, state);
+			const email = await this.#findEmail(await this.#configuration(), callbackUrl, begun, state);
 			const user =
 				email === null ? undefined : await findUserByEmail(this.#options.store.reader, emailKey(email));
 			return user
@@ -130,9 +130,9 @@ export class Oidc {
 	}
 
 	/** Returns the user's address if the provider has verified it, or `null`. */
-	async #findEmail(config: Configuration, answer: URL, {verifier, nonce, sessionId}: Begun, state: string) {
+	async #findEmail(config: Configuration, callbackUrl: URL, {verifier, nonce, sessionId}: Begun, state: string) {
 		const {authorizationCodeGrant, fetchUserInfo} = await library();
-		const tokens = await authorizationCodeGrant(config, answer, {
+		const tokens = await authorizationCodeGrant(config, callbackUrl, {
 			pkceCodeVerifier: verifier,
 			expectedState: state,
 			expectedNonce: nonce,

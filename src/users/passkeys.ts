@@ -33,7 +33,7 @@ export type Site = {
 };
 
 /** The options for the browser, and a sealed state that it returns with its response. */
-export type Asked<Options> = {readonly options: Options; readonly pending: string};
+export type PasskeyRequest<Options> = {readonly options: Options; readonly pending: string};
 
 type PasskeyOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
@@ -63,7 +63,7 @@ export class Passkeys {
 		this.#loggingIn = new Pending(vault, clock, 'log-in by passkey');
 	}
 
-	async askToRegister(user: User, site: Site): Promise<Asked<PublicKeyCredentialCreationOptionsJSON>> {
+	async askToRegister(user: User, site: Site): Promise<PasskeyRequest<PublicKeyCredentialCreationOptionsJSON>> {
 		const {generateRegistrationOptions} = await library();
 		const options = await generateRegistrationOptions({
 			rpName: 'mailctl',
@@ -129,7 +129,10 @@ export class Passkeys {
 	}
 
 	/** With a `userId`, only passkeys of this user are accepted. With `null`, the browser offers those it has. */
-	async askToLogIn(site: Site, userId: string | null): Promise<Asked<PublicKeyCredentialRequestOptionsJSON>> {
+	async askToLogIn(
+		site: Site,
+		userId: string | null,
+	): Promise<PasskeyRequest<PublicKeyCredentialRequestOptionsJSON>> {
 		const {generateAuthenticationOptions} = await library();
 		const own = userId === null ? [] : await listPasskeys(this.#options.store.reader, userId);
 		const options = await generateAuthenticationOptions({

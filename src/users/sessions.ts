@@ -69,8 +69,8 @@ export class Sessions {
 		}
 		if (now - Date.parse(row.seen_at) >= noteMs) {
 			// A failed write is ignored, so that the dashboard can be viewed while the disk is full.
-			const note = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
-			await store.writer.transaction(note).catch(() => undefined);
+			const touch = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
+			await store.writer.transaction(touch).catch(() => undefined);
 		}
 		const {email, role, of_workspace: workspaceId} = row;
 		return {
@@ -149,7 +149,7 @@ export class Pending<Content> {
 	readonly #vault: Vault;
 	readonly #clock: Pick<Clock, 'now'>;
 	readonly #owner: string;
-	readonly #taken = new LRUCache<string, true>(atMost(maxRetained));
+	readonly #used = new LRUCache<string, true>(atMost(maxRetained));
 
 	/** `kind` binds the state to one kind of login, so that it is not accepted by another. */
 	constructor(vault: Vault, clock: Pick<Clock, 'now'>, kind: string) {
@@ -169,13 +169,13 @@ export class Pending<Content> {
 
 	/** Like `open`, but succeeds only once (in this process). */
 	take(sealed: string): Content | undefined {
-		const found = this.#opened(sealed);
+		const opened = this.#opened(sealed);
 		// Compared by the content, because the same bytes have several base64 spellings.
-		if (found === undefined || this.#taken.has(found.text)) {
+		if (opened === undefined || this.#used.has(opened.text)) {
 			return undefined;
 		}
-		this.#taken.set(found.text, true);
-		return found.content;
+		this.#used.set(opened.text, true);
+		return opened.content;
 	}
 
 	#opened(sealed: string): {readonly text: string; readonly content: Content} | undefined {

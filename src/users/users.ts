@@ -15,7 +15,7 @@ export type Linked = {readonly user: User; readonly token: string};
 
 /** Returns the normalized form of an address that a person typed. */
 export function emailKey(text: string): string {
-	const parsed = parseAddress(text.trim(), {utf8Local: false});
+	const parsed = parseAddress(text.trim(), {allowsUtf8Local: false});
 	return parsed.ok ? parsed.address.key : text.trim().toLowerCase().slice(0, 254);
 }
 

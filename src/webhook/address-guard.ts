@@ -13,17 +13,17 @@ export type GuardOptions = {
 	/** Non-public ranges that are allowed anyway (MAILCTL_WEBHOOK_ALLOW_CIDRS). Local names stay refused. */
 	readonly allowCidrs: readonly string[];
 	/** In capture mode: accepts `http://localhost:PORT`, `http://127.0.0.1:PORT` and `http://[::1]:PORT`. */
-	readonly takesLocal: boolean;
+	readonly allowsLocal: boolean;
 };
 
 /** Decides where webhooks may go. It checks URLs when an endpoint is registered, and addresses at each attempt. */
 export class AddressGuard {
 	readonly #allowed = new BlockList();
 	readonly #judged = new LRUCache<string, boolean>({max: maxCachedVerdicts});
-	readonly #takesLocal: boolean;
+	readonly #allowsLocal: boolean;
 
-	constructor({allowCidrs, takesLocal}: GuardOptions) {
-		this.#takesLocal = takesLocal;
+	constructor({allowCidrs, allowsLocal}: GuardOptions) {
+		this.#allowsLocal = allowsLocal;
 		for (const cidr of allowCidrs) {
 			const [network = '', length] = cidr.split('/');
 			this.#allowed.addSubnet(network, Number(length), familyOf(network));
@@ -32,31 +32,31 @@ export class AddressGuard {
 
 	/** Whether connections to this address are allowed. */
 	allows(address: string): boolean {
-		const good =
+		const isAllowed =
 			this.#judged.get(address) ??
 			(isPublicAddress(address) || (isIP(address) !== 0 && this.#allowed.check(address, familyOf(address))));
-		this.#judged.set(address, good);
-		return good;
+		this.#judged.set(address, isAllowed);
+		return isAllowed;
 	}
 
 	/** Whether this is an `http` URL of this machine, and such URLs are allowed. */
 	isLocal(url: URL): boolean {
 		// An explicit port shows intent: `http://localhost` alone is always refused.
-		return this.#takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
+		return this.#allowsLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
 	}
 
 	/** Returns the problem with an endpoint's URL (`must …`), or `null`. Does not look up the host's addresses. */
-	urlFault(text: string): string | null {
+	urlProblem(text: string): string | null {
 		const url = invisible.test(text) || !URL.canParse(text) ? null : new URL(text);
 		if (url === null) {
 			return 'must be a URL such as https://shop.example/hooks';
 		}
-		const local = this.isLocal(url);
-		const fault = local ? null : this.#hostFault(hostOf(url));
-		const where = this.#takesLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)';
+		const isLocal = this.isLocal(url);
+		const problem = isLocal ? null : this.#hostProblem(hostOf(url));
+		const where = this.#allowsLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)';
 		const forLabs = `${where} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
-		if (url.protocol !== 'https:' && !local) {
-			return `must be an https URL${fault?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
+		if (url.protocol !== 'https:' && !isLocal) {
+			return `must be an https URL${problem?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
 		}
 		if (url.username !== '' || url.password !== '') {
 			return 'must not contain a user name or password';
@@ -64,11 +64,11 @@ export class AddressGuard {
 		if (!isWebhookPort(portOf(url))) {
 			return `must not use port ${url.port}: use 80, 443, or a port above 1023 that no database uses by default`;
 		}
-		return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
+		return problem?.isLab ? `${problem.text}: ${forLabs}` : (problem?.text ?? null);
 	}
 
 	// The URL standard has already normalized unusual spellings of IPv4 addresses (decimal, octal, hex, full-width).
-	#hostFault(host: string): {readonly text: string; readonly isLab: boolean} | null {
+	#hostProblem(host: string): {readonly text: string; readonly isLab: boolean} | null {
 		if (isIP(host) !== 0) {
 			return this.allows(host)
 				? null
@@ -101,7 +101,7 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
 }
 
 /** Allowed ports up to 1023. */
-const usual: ReadonlySet<number> = new Set([80, 443]);
+const webPorts: ReadonlySet<number> = new Set([80, 443]);
 
 /**
  * Ports above 1023 on which databases, caches, queues and admin tools listen by default. A webhook must not reach
@@ -142,5 +142,5 @@ export const refusedPorts: readonly number[] = [
 const refused: ReadonlySet<number> = new Set(refusedPorts);
 
 function isWebhookPort(port: number): boolean {
-	return port > 1023 ? !refused.has(port) : usual.has(port);
+	return port > 1023 ? !refused.has(port) : webPorts.has(port);
 }

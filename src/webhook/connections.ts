@@ -113,9 +113,9 @@ export class Connections {
 				return connection;
 			}
 		}
-		const given = this.#opening.has(target.origin) ? await this.#wait(target) : null;
+		const granted = this.#opening.has(target.origin) ? await this.#wait(target) : null;
 		// The remote end may have announced that it closes the connection.
-		return given?.client.destroyed ? null : given;
+		return granted?.client.destroyed ? null : granted;
 	}
 
 	/** Opens and verifies a connection within the limit (milliseconds). Rejects with the reason if it cannot. */
@@ -125,15 +125,15 @@ export class Connections {
 			this.#noteOpening(target.origin, -1);
 			this.#wake(target.origin, null);
 		});
-		let given = false;
+		let isUsed = false;
 		const client = new Client(target.origin, {
 			// The socket is already open, and the client never gets another one. Undici does not expect a synchronous
 			// call.
 			connect(_options, callback) {
-				const again = given;
-				given = true;
+				const isReconnect = isUsed;
+				isUsed = true;
 				queueMicrotask(() =>
-					again ? callback(new PostFault('it closed the connection'), null) : callback(null, socket),
+					isReconnect ? callback(new PostProblem('it closed the connection'), null) : callback(null, socket),
 				);
 			},
 			pipelining: 1,
@@ -191,7 +191,7 @@ export type Target = CheckedHost & {
 function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
 		const socket = connectPinned(target, target.isLocal ? null : secureContext);
-		const timer = setTimeout(() => socket.destroy(new PostFault('the connection attempt timed out')), limitMs);
+		const timer = setTimeout(() => socket.destroy(new PostProblem('the connection attempt timed out')), limitMs);
 		socket.setNoDelay(true);
 		socket.once(target.isLocal ? 'connect' : 'secureConnect', () => {
 			clearTimeout(timer);
@@ -200,16 +200,16 @@ function connect(target: Target, secureContext: SecureContext, limitMs: number):
 		socket.once('error', reject);
 		socket.once('close', () => {
 			clearTimeout(timer);
-			reject(new PostFault('it closed the connection during the TLS handshake'));
+			reject(new PostProblem('it closed the connection during the TLS handshake'));
 		});
 	});
 }
 
-const longest = 200;
+const maxDetailLength = 200;
 // Text from the server may reach terminals and logs.
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
-const words: Readonly<Record<string, string>> = {
+const errorMessages: Readonly<Record<string, string>> = {
 	ECONNREFUSED: 'the connection was refused: nothing is listening there',
 	ECONNRESET: 'the connection was reset',
 	EPIPE: 'the connection was reset',
@@ -235,7 +235,7 @@ const words: Readonly<Record<string, string>> = {
 };
 
 /** A failure described by our own text, which reveals nothing that the endpoint's owner does not know. */
-export class PostFault extends Error {
+export class PostProblem extends Error {
 	/** More for the operator's log, or `null`. */
 	readonly detail: string | null;
 
@@ -248,19 +248,21 @@ export class PostFault extends Error {
 /**
  * Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (`null` if there is none).
  */
-export type Fault = {readonly error: string; readonly detail: string | null};
+export type Problem = {readonly error: string; readonly detail: string | null};
 
 /** Hides texts of the system and libraries from the owner: they may name addresses of the internal network. */
-export function toFault(error: unknown): Fault {
-	if (error instanceof PostFault) {
+export function toProblem(error: unknown): Problem {
+	if (error instanceof PostProblem) {
 		return {error: error.message, detail: error.detail};
 	}
-	const detail = (error instanceof Error ? error.message : String(error)).replace(unsafe, ' ').slice(0, longest);
+	const detail = (error instanceof Error ? error.message : String(error))
+		.replace(unsafe, ' ')
+		.slice(0, maxDetailLength);
 	if (error instanceof Error && error.name === 'HTTPParserError') {
 		return {error: 'it does not speak HTTP', detail};
 	}
 	const code = codeOf(error);
-	const known = Object.hasOwn(words, code) ? words[code] : undefined;
+	const known = Object.hasOwn(errorMessages, code) ? errorMessages[code] : undefined;
 	const text = known ?? 'the attempt failed';
 	return {error: code === '' ? text : `${text} (${code})`, detail};
 }

@@ -26,13 +26,13 @@ type DispatcherOptions = EndpointQueuesOptions &
 		readonly observer: {
 			/** Called once an attempt's result, or that it could not start, is on stable storage. */
 			readonly posted: (attempted: Attempted) => void;
-			readonly webhookFault: (error: unknown) => void;
+			readonly webhookProblem: (error: unknown) => void;
 		};
 	};
 
 /** How precisely waiting deliveries come due, in milliseconds. */
 const tickMs = 100;
-const ourFault: PostEnd = {
+const ourProblem: PostEnd = {
 	status: null,
 	error: 'an internal error of this server',
 	detail: null,
@@ -59,7 +59,7 @@ export class WebhookDispatcher {
 	readonly #idle: Array<() => void> = [];
 	#state: 'idle' | 'running' | 'stopping' = 'idle';
 	#timer: NodeJS.Timeout | undefined;
-	#turning = false;
+	#isBatching = false;
 
 	constructor(options: DispatcherOptions) {
 		this.#options = options;
@@ -88,7 +88,7 @@ export class WebhookDispatcher {
 		const now = this.#options.clock.now();
 		this.recall();
 		for (const {endpointId, due, failingSince} of await this.#options.readWork()) {
-			this.#endpoints.found(endpointId, Date.parse(due), failingSince !== null, now);
+			this.#endpoints.sync(endpointId, Date.parse(due), failingSince !== null, now);
 		}
 		this.#plan();
 	}
@@ -124,18 +124,18 @@ export class WebhookDispatcher {
 	}
 
 	#plan(): void {
-		if (!this.#turning && this.#state !== 'idle') {
-			this.#turning = true;
+		if (!this.#isBatching && this.#state !== 'idle') {
+			this.#isBatching = true;
 			// Everything that finishes or comes due in the same turn of the event loop shares a transaction.
-			setImmediate(() => void this.#turns());
+			setImmediate(() => void this.#runBatches());
 		}
 	}
 
-	async #turns(): Promise<void> {
+	async #runBatches(): Promise<void> {
 		for (;;) {
 			for (const delivery of this.#endpoints.takeReturned()) {
 				this.#held.end(claimName(delivery));
-				this.#held.doubt();
+				this.#held.markDoubtful();
 			}
 			if (this.#held.isDoubtful && (this.#state === 'running' || this.#ended.length > 0)) {
 				await this.#held.releaseUnknown();
@@ -147,11 +147,11 @@ export class WebhookDispatcher {
 			if (permits.length === 0 && attempted.length === 0) {
 				break;
 			}
-			if (!(await this.#turn(permits, attempted))) {
+			if (!(await this.#runBatch(permits, attempted))) {
 				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
 			}
 		}
-		this.#turning = false;
+		this.#isBatching = false;
 		if (this.#state === 'stopping' && this.#endpoints.inFlight === 0) {
 			for (const resolve of this.#idle.splice(0)) {
 				resolve();
@@ -160,7 +160,7 @@ export class WebhookDispatcher {
 	}
 
 	/** Returns `false` if the store could not be written. Then nothing has changed. */
-	async #turn(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
+	async #runBatch(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
 		const now = this.#options.clock.now();
 		let turned: Turned;
 		try {
@@ -172,7 +172,7 @@ export class WebhookDispatcher {
 			});
 		} catch (error) {
 			this.#options.onStoreError(error);
-			this.#held.doubt();
+			this.#held.markDoubtful();
 			this.#ended = [...attempted, ...this.#ended];
 			const when = this.#moment();
 			for (const permit of permits) {
@@ -187,10 +187,10 @@ export class WebhookDispatcher {
 		return true;
 	}
 
-	#conclude(attempted: Attempted, moved: boolean): void {
+	#conclude(attempted: Attempted, hasMoved: boolean): void {
 		const {delivery, after} = attempted;
 		this.#held.end(claimName(delivery));
-		if (moved && after.nextAttemptAt !== null) {
+		if (hasMoved && after.nextAttemptAt !== null) {
 			this.#endpoints.due(delivery.endpointId, after.nextAttemptAt, this.#options.clock.now());
 		}
 		this.#options.observer.posted(attempted);
@@ -223,22 +223,22 @@ export class WebhookDispatcher {
 
 	async #attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await this.#options.post(delivery).catch(error => {
-			this.#options.observer.webhookFault(error);
-			return ourFault;
+			this.#options.observer.webhookProblem(error);
+			return ourProblem;
 		});
 		const when = this.#moment();
-		const acknowledged = end !== null && end.error === null;
+		const isAcknowledged = end !== null && end.error === null;
 		const {backoffMs} = this.#options;
 		const after =
 			end === null
 				? putOff(delivery.attempts, when.now, backoffMs)
-				: afterAttempt(delivery.attempts, acknowledged, when.now, backoffMs, longOf(delivery, end, began));
+				: afterAttempt(delivery.attempts, isAcknowledged, when.now, backoffMs, longOf(delivery, end, began));
 		const wasFailing = this.#endpoints.isFailing(delivery.endpointId);
 		if (after.disables !== undefined) {
 			this.#endpoints.recall(when);
 		}
 		// Its slot is free from here on: for a waiting delivery, or for a claim of the transaction that stores this.
-		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
+		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, isAcknowledged, end?.ms ?? 0, when), when);
 		this.#ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		this.#plan();
 	}

@@ -10,15 +10,15 @@ type EndpointQueue<Item> = {
 	/** Claimed beyond its slots, in order. Each starts when an attempt finishes. Only prompt endpoints have any. */
 	ahead: Item[];
 	/** Deliveries waiting in memory were returned to the store after the last grant. */
-	wentBack: boolean;
+	hasReturned: boolean;
 	/** When something is due (wall clock), or `null` if nothing is known to be. */
 	due: number | null;
 	/** Something came due during the store's query, so its result may be outdated. */
-	woken: boolean;
+	wasWoken: boolean;
 	/** From a failure until the next success, only one attempt is made at a time. */
-	failing: boolean;
+	isFailing: boolean;
 	/** Its last attempt succeeded quickly, and none in progress is slow. */
-	prompt: boolean;
+	isPrompt: boolean;
 	/** When an attempt last started or finished, in monotonic milliseconds. */
 	usedAt: number;
 };
@@ -79,19 +79,19 @@ export class EndpointQueues<Item> {
 	}
 
 	/** Reports what the store knows, at startup or after a change by others. */
-	found(endpointId: string, at: number, failing: boolean, now: number): void {
+	sync(endpointId: string, at: number, isFailing: boolean, now: number): void {
 		const isNew = !this.#endpoints.has(endpointId);
 		const endpoint = this.#endpointOf(endpointId);
-		endpoint.failing = isNew ? failing : endpoint.failing;
+		endpoint.isFailing = isNew ? isFailing : endpoint.isFailing;
 		this.#wake(endpoint, at, now);
 	}
 
 	/** Notices what has come due and what has become slow. Must be called a few times a second. */
 	advance({now, monotonic}: Moment): void {
 		for (const endpoint of this.#endpoints.values()) {
-			if (endpoint.prompt && endpoint.begun.some(at => monotonic - at > promptMs)) {
+			if (endpoint.isPrompt && endpoint.begun.some(at => monotonic - at > promptMs)) {
 				this.#change(endpoint, () => {
-					endpoint.prompt = false;
+					endpoint.isPrompt = false;
 				});
 			}
 			this.#enlist(endpoint, now);
@@ -105,20 +105,20 @@ export class EndpointQueues<Item> {
 	permits(): Permit<Item>[] {
 		const permits: Permit<Item>[] = [];
 		// While other endpoints wait for a slot, an endpoint may not keep its own by claiming more.
-		const waiting = [...this.#ready].filter(endpoint => this.#waits(endpoint));
+		const waiting = [...this.#ready].filter(endpoint => this.#isWaiting(endpoint));
 		const mayKeep = this.#total - this.#inFlight >= waiting.length;
 		for (const endpoint of [...this.#ready]) {
 			const left = this.#total - this.#inFlight;
 			// If capacity is scarce, a turn is a single slot, so that every endpoint gets one.
-			const turn = Math.min(this.#room(endpoint), left, Math.max(1, Math.floor(left / this.#ready.size)));
-			const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, this.#maxUnproven - this.#unproven));
+			const share = Math.min(this.#room(endpoint), left, Math.max(1, Math.floor(left / this.#ready.size)));
+			const places = Math.max(0, endpoint.isPrompt ? share : Math.min(share, this.#maxUnproven - this.#unproven));
 			// A waiting delivery needs an attempt before it, whose slot it takes over.
 			const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
 			const more = hasPlace ? Math.min(this.#roomAhead(endpoint), this.#total - this.#ahead) : 0;
 			if (places + more > 0) {
 				this.#ready.delete(endpoint);
-				endpoint.woken = false;
-				endpoint.wentBack = false;
+				endpoint.wasWoken = false;
+				endpoint.hasReturned = false;
 				this.#ahead += more;
 				this.#change(endpoint, () => {
 					endpoint.granted += places;
@@ -141,11 +141,11 @@ export class EndpointQueues<Item> {
 			endpoint.granted -= places;
 		});
 		endpoint.ahead.push(...items);
-		const most = endpoint.prompt && !isRecalled ? this.#perEndpoint : places;
+		const max = endpoint.isPrompt && !isRecalled ? this.#perEndpoint : places;
 		// Returned deliveries are due before these.
-		const begin = endpoint.wentBack ? [] : this.#next(endpoint, most, at.monotonic);
-		endpoint.due = endpoint.woken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
-		if (isRecalled || endpoint.wentBack || held(endpoint) === 0) {
+		const begin = endpoint.hasReturned ? [] : this.#next(endpoint, max, at.monotonic);
+		endpoint.due = endpoint.wasWoken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
+		if (isRecalled || endpoint.hasReturned || held(endpoint) === 0) {
 			this.#giveBack(endpoint, at.now);
 		}
 		this.#enlist(endpoint, at.now);
@@ -154,20 +154,20 @@ export class EndpointQueues<Item> {
 
 	/** Whether the endpoint's last known attempt failed. */
 	isFailing(endpointId: string): boolean {
-		return this.#endpoints.get(endpointId)?.failing === true;
+		return this.#endpoints.get(endpointId)?.isFailing === true;
 	}
 
 	/** Reports that the attempt started at `begun` has finished. Returns the deliveries that start in its place. */
-	ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
+	ended(endpointId: string, begun: number, isAcknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
 		const endpoint = this.#endpointOf(endpointId);
 		this.#change(endpoint, () => {
 			const index = endpoint.begun.indexOf(begun);
 			endpoint.begun.splice(index, index === -1 ? 0 : 1);
-			endpoint.prompt = acknowledged && ms <= promptMs;
+			endpoint.isPrompt = isAcknowledged && ms <= promptMs;
 		});
-		endpoint.failing = !acknowledged;
-		const most = endpoint.prompt ? this.#perEndpoint : this.#maxUnproven - this.#unproven;
-		const begin = this.#next(endpoint, most, monotonic);
+		endpoint.isFailing = !isAcknowledged;
+		const max = endpoint.isPrompt ? this.#perEndpoint : this.#maxUnproven - this.#unproven;
+		const begin = this.#next(endpoint, max, monotonic);
 		if (held(endpoint) === 0) {
 			this.#giveBack(endpoint, now);
 		}
@@ -199,8 +199,8 @@ export class EndpointQueues<Item> {
 		if (known) {
 			return known;
 		}
-		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
+		const fresh = {due: null, wasWoken: false, isFailing: false, isPrompt: false, usedAt: Number.POSITIVE_INFINITY};
+		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], hasReturned: false, ...fresh};
 		this.#endpoints.set(endpointId, endpoint);
 		return endpoint;
 	}
@@ -208,10 +208,10 @@ export class EndpointQueues<Item> {
 	/** Changes an endpoint's slots or whether it is prompt, and updates the totals. */
 	#change(endpoint: EndpointQueue<Item>, apply: () => void): void {
 		this.#inFlight -= held(endpoint);
-		this.#unproven -= endpoint.prompt ? 0 : held(endpoint);
+		this.#unproven -= endpoint.isPrompt ? 0 : held(endpoint);
 		apply();
 		this.#inFlight += held(endpoint);
-		this.#unproven += endpoint.prompt ? 0 : held(endpoint);
+		this.#unproven += endpoint.isPrompt ? 0 : held(endpoint);
 	}
 
 	/** Returns an endpoint's waiting deliveries to the store. */
@@ -220,14 +220,14 @@ export class EndpointQueues<Item> {
 			this.#ahead -= endpoint.ahead.length;
 			this.#returned = this.#returned.concat(endpoint.ahead);
 			endpoint.ahead = [];
-			endpoint.wentBack = true;
+			endpoint.hasReturned = true;
 			this.#wake(endpoint, now, now);
 		}
 	}
 
 	/** Starts the first waiting deliveries. */
-	#next(endpoint: EndpointQueue<Item>, most: number, monotonic: number): Item[] {
-		const count = Math.min(most, this.#room(endpoint), this.#total - this.#inFlight);
+	#next(endpoint: EndpointQueue<Item>, max: number, monotonic: number): Item[] {
+		const count = Math.min(max, this.#room(endpoint), this.#total - this.#inFlight);
 		const items = endpoint.ahead.splice(0, Math.max(0, count));
 		this.#ahead -= items.length;
 		this.#change(endpoint, () => endpoint.begun.push(...items.map(() => monotonic)));
@@ -245,21 +245,21 @@ export class EndpointQueues<Item> {
 
 	#wake(endpoint: EndpointQueue<Item>, at: number, now: number): void {
 		endpoint.due = endpoint.due === null ? at : Math.min(endpoint.due, at);
-		endpoint.woken = true;
+		endpoint.wasWoken = true;
 		this.#enlist(endpoint, now);
 	}
 
 	#room(endpoint: EndpointQueue<Item>): number {
-		return (endpoint.failing ? 1 : this.#perEndpoint) - held(endpoint);
+		return (endpoint.isFailing ? 1 : this.#perEndpoint) - held(endpoint);
 	}
 
 	/** Whether the endpoint lacks only a slot. */
-	#waits(endpoint: EndpointQueue<Item>): boolean {
-		return this.#room(endpoint) > 0 && (endpoint.prompt || this.#unproven < this.#maxUnproven);
+	#isWaiting(endpoint: EndpointQueue<Item>): boolean {
+		return this.#room(endpoint) > 0 && (endpoint.isPrompt || this.#unproven < this.#maxUnproven);
 	}
 
 	#roomAhead(endpoint: EndpointQueue<Item>): number {
-		return endpoint.prompt ? Math.max(0, this.#maxAhead() - endpoint.ahead.length) : 0;
+		return endpoint.isPrompt ? Math.max(0, this.#maxAhead() - endpoint.ahead.length) : 0;
 	}
 
 	/** If there are few endpoints, each may have more in memory, so that one transaction serves more deliveries. */

@@ -9,7 +9,7 @@ import {type AskAddresses, findAddresses} from '../net/pinned-connection.ts';
 import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
 import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
-import {type Connection, type Connections, type Fault, PostFault, type Target, toFault} from './connections.ts';
+import {type Connection, type Connections, PostProblem, type Problem, type Target, toProblem} from './connections.ts';
 
 /** A delivery to post. The body is sent exactly as stored. */
 export type Post = {
@@ -72,7 +72,7 @@ export class Poster {
 		const began = clock.monotonic();
 		const end = await this.#attempt(post, began + timeoutMs).catch(error => ({
 			status: null,
-			...toFault(error),
+			...toProblem(error),
 			answer: null,
 			address: null,
 			tls: null,
@@ -90,7 +90,7 @@ export class Poster {
 		const place = this.#placeOf(post.url);
 		const target = await inTime(
 			this.#connectMs,
-			() => new PostFault('the DNS lookup timed out'),
+			() => new PostProblem('the DNS lookup timed out'),
 			() => this.#targetOf(place),
 		);
 		const idle = await connections.take(target);
@@ -98,7 +98,7 @@ export class Poster {
 			const answered = await this.#send(idle, place, post, deadline);
 			// The remote end may just have closed the idle connection, which says nothing about the endpoint, so open a
 			// new one.
-			if (answered.ok || answered.late) {
+			if (answered.ok || answered.isLate) {
 				return this.#endOf(idle, answered);
 			}
 		}
@@ -113,9 +113,9 @@ export class Poster {
 			return known;
 		}
 		const {guard} = this.#options;
-		const fault = guard.urlFault(text);
-		if (fault !== null) {
-			throw new PostFault(`the URL ${fault}`);
+		const problem = guard.urlProblem(text);
+		if (problem !== null) {
+			throw new PostProblem(`the URL ${problem}`);
 		}
 		const url = new URL(text);
 		const host = hostOf(url);
@@ -135,7 +135,7 @@ export class Poster {
 		const addresses = isIP(host) === 0 ? await lookUp(host, resolver) : [host];
 		const refused = addresses.find(address => !guard.allows(address));
 		if (refused !== undefined) {
-			throw new PostFault(`${host} has an address that is not public`, `${host} has the address ${refused}`);
+			throw new PostProblem(`${host} has an address that is not public`, `${host} has the address ${refused}`);
 		}
 		return {origin, host, port, isLocal, addresses};
 	}
@@ -144,8 +144,8 @@ export class Poster {
 		const {connections, userAgent, clock} = this.#options;
 		const headers = postHeaders(post, userAgent, clock.now());
 		const limit = Math.max(0, deadline - clock.monotonic());
-		const {reusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
-		if (reusable) {
+		const {isReusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
+		if (isReusable) {
 			connections.giveBack(connection);
 		} else {
 			connections.drop(connection);
@@ -161,8 +161,8 @@ export class Poster {
 			const retryAfterMs = parseRetryAfter(retryAfter, this.#options.clock.now());
 			return {status, error, detail: null, answer, address, tls, retryAfterMs};
 		}
-		const late: Fault = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
-		return {status: null, ...(answered.late ? late : toFault(answered.error)), answer: null, address, tls};
+		const late: Problem = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
+		return {status: null, ...(answered.isLate ? late : toProblem(answered.error)), answer: null, address, tls};
 	}
 }
 
@@ -176,11 +176,11 @@ async function lookUp(host: string, resolver: PosterOptions['resolver']): Promis
 		case 'found':
 			return found.addresses;
 		case 'failed':
-			throw new PostFault(`the DNS lookup of ${host} failed (${found.code})`);
+			throw new PostProblem(`the DNS lookup of ${host} failed (${found.code})`);
 		case 'unknown-host':
-			throw new PostFault(`the host ${host} does not exist in DNS`);
+			throw new PostProblem(`the host ${host} does not exist in DNS`);
 		case 'none':
-			throw new PostFault(`${host} has no address in DNS`);
+			throw new PostProblem(`${host} has no address in DNS`);
 	}
 }
 
@@ -206,7 +206,7 @@ type Request = {
 /** The response's status and the start of its body, or why there is none. */
 type Answered =
 	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly begin: string}
-	| {readonly ok: false; readonly error: unknown /** Whether the time was up. */; readonly late: boolean};
+	| {readonly ok: false; readonly error: unknown /** Whether the time was up. */; readonly isLate: boolean};
 
 /** The limit up to which the body is read, for people to see and so that the connection can be reused. */
 const maxReadBytes = 64 * 1024;
@@ -222,24 +222,24 @@ function exchange(
 	client: Client,
 	{path, headers, body}: Request,
 	limitMs: number,
-): Promise<Answered & {readonly reusable: boolean}> {
+): Promise<Answered & {readonly isReusable: boolean}> {
 	return new Promise(resolve => {
 		let status: number | null = null;
 		let retryAfter: unknown;
 		let read = 0;
-		let kept: Buffer = Buffer.alloc(0);
-		let timer = setTimeout(() => finish({ok: false, error: null, late: true}, false), limitMs);
+		let stored: Buffer = Buffer.alloc(0);
+		let timer = setTimeout(() => finish({ok: false, error: null, isLate: true}, false), limitMs);
 
-		function finish(answered: Answered, reusable: boolean): void {
+		function finish(answered: Answered, isReusable: boolean): void {
 			clearTimeout(timer);
-			resolve({...answered, reusable});
+			resolve({...answered, isReusable});
 		}
 
 		const answered = (code: number): Answered => ({
 			ok: true,
 			status: code,
 			retryAfter,
-			begin: kept.toString().trim(),
+			begin: stored.toString().trim(),
 		});
 
 		const handler: Dispatcher.DispatchHandler = {
@@ -254,8 +254,8 @@ function exchange(
 			},
 			onResponseData(_controller, chunk) {
 				read += chunk.length;
-				if (kept.length < maxStoredBytes) {
-					kept = Buffer.concat([kept, chunk.subarray(0, maxStoredBytes - kept.length)]);
+				if (stored.length < maxStoredBytes) {
+					stored = Buffer.concat([stored, chunk.subarray(0, maxStoredBytes - stored.length)]);
 				}
 				if (read > maxReadBytes && status !== null) {
 					finish(answered(status), false);
@@ -267,7 +267,7 @@ function exchange(
 				}
 			},
 			onResponseError(_controller, error) {
-				finish(status === null ? {ok: false, error, late: false} : answered(status), false);
+				finish(status === null ? {ok: false, error, isLate: false} : answered(status), false);
 			},
 		};
 		client.dispatch({path, method: 'POST', headers, body: toBuffer(body)}, handler);
@@ -282,7 +282,7 @@ export type PosterMethods = {readonly post: (post: Post) => Promise<PostEnd>};
  * thread is needed for the API and the store. Deliveries that a dead thread held are posted again, once.
  */
 export class PostThread {
-	readonly #caller = new ThreadCaller<PosterMethods>({send: calls => this.#thread.post(calls), tries: 2});
+	readonly #caller = new ThreadCaller<PosterMethods>({send: calls => this.#thread.post(calls), maxAttempts: 2});
 	readonly #thread: Thread<readonly Calls[], 'ready' | Replies>;
 
 	constructor(options: ThreadOptions) {

@@ -30,7 +30,7 @@ export type Attempted = {
 };
 
 /** What the dispatcher writes in one transaction: results of attempts, then claims for the capacity they free. */
-type Turn = {
+type DispatchBatch = {
 	readonly boot: string;
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];
@@ -45,13 +45,13 @@ export type Turned = ClaimedDeliveries & {
 	readonly moved: ReadonlySet<string>;
 };
 
-export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<Turn, Turned> => ({
+export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<DispatchBatch, Turned> => ({
 	name: 'webhook',
 	rank: 4,
 	bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
-	async apply(trx, turns) {
+	async apply(trx, batches) {
 		const turned: Turned[] = [];
-		for (const {boot, ends, failing, disabled, permits, now} of turns) {
+		for (const {boot, ends, failing, disabled, permits, now} of batches) {
 			const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
 			await noteFailing(trx, failing);
 			await disable(
@@ -78,7 +78,7 @@ async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eve
 }
 
 /** Returns what is written about attempts, which is much less than what was posted. */
-export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing' | 'disabled'> {
+export function endsOf(attempted: readonly Attempted[]): Pick<DispatchBatch, 'ends' | 'failing' | 'disabled'> {
 	return {ends: attempted.map(endOf), failing: failingOf(attempted), disabled: attempted.flatMap(disabledOf)};
 }
 
@@ -90,10 +90,10 @@ function failingOf(attempted: readonly Attempted[]): Failing[] {
 			continue;
 		}
 		const {endpointId, failingSince} = delivery;
-		const fails = end.error !== null;
-		if (changes.has(endpointId) || fails !== (failingSince !== null) || fails !== wasFailing) {
+		const hasFailed = end.error !== null;
+		if (changes.has(endpointId) || hasFailed !== (failingSince !== null) || hasFailed !== wasFailing) {
 			const since = changes.get(endpointId)?.since ?? storeTime(ended);
-			changes.set(endpointId, {endpointId, since: fails ? since : null});
+			changes.set(endpointId, {endpointId, since: hasFailed ? since : null});
 		}
 	}
 	return [...changes.values()];

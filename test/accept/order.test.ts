@@ -9,7 +9,7 @@ const at = '2026-06-09T10:00:00.000Z';
 const clock = {now: () => Date.UTC(2026, 5, 9, 12), monotonic: () => 0};
 
 /** An error of a request or of the data it refers to. Two errors of the same part exclude each other. */
-type Fault = {
+type Problem = {
 	readonly code: string;
 	readonly request?: (prepared: Prepared) => {
 		readonly bearer?: string;
@@ -32,7 +32,7 @@ const user = {address: 'user@example.org', address_key: 'user@example.org', crea
 const ofNews = () => ({unsubscribeGroup: 'news'});
 
 /** Every error of a send, in the order in which they are reported. */
-const faults: readonly Fault[] = [
+const faults: readonly Problem[] = [
 	{code: 'Unauthorized', request: () => ({bearer: 'key_live_x'})},
 	{code: 'insufficient_scope', request: ({scopeless}) => ({bearer: scopeless})},
 	{code: 'rate_limited', request: ({limited}) => ({bearer: limited})},
@@ -69,8 +69,8 @@ const faults: readonly Fault[] = [
 	{code: 'quota_exceeded', state: ({api}) => api.store.database('workspaces').update({monthly_quota: 1})},
 ];
 
-function excludeEachOther(prepared: Prepared, one: Fault, other: Fault): boolean {
-	const parts = ({request, fields}: Fault) => Object.entries({...request?.(prepared), ...fields?.(prepared)});
+function excludeEachOther(prepared: Prepared, one: Problem, other: Problem): boolean {
+	const parts = ({request, fields}: Problem) => Object.entries({...request?.(prepared), ...fields?.(prepared)});
 	const theirs = new Map(parts(other));
 	return parts(one).some(([name, value]) => theirs.has(name) && theirs.get(name) !== value);
 }
@@ -102,7 +102,7 @@ async function reset({api: {store, workspace, clear}}: Prepared): Promise<void> 
 	clear();
 }
 
-async function sendWith(prepared: Prepared, spoiling: readonly Fault[]): Promise<Answer> {
+async function sendWith(prepared: Prepared, spoiling: readonly Problem[]): Promise<Answer> {
 	const {api} = prepared;
 	const {sender, templateId} = api.workspace;
 	await reset(prepared);

@@ -8,7 +8,7 @@ import {tokenHash} from '../../src/users/users.ts';
 import {engines, newLocation, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
-const first = {captures: true, dashboard: true, isAlone: true, hasKeysFile: false};
+const first = {isCapturing: true, hasDashboard: true, isAlone: true, hasKeysFile: false};
 
 storeTest(test, 'fills an empty store with everything the first message needs, once', async (t, store) => {
 	const made = await bootstrap(store, testTools(), testVault, first);
@@ -92,7 +92,7 @@ storeTest(test, 'leaves the first start of another node alone until it must have
 });
 
 sqliteTest(test, 'creates no sender if messages leave the machine', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault, {...first, captures: false, dashboard: false});
+	const made = await bootstrap(store, testTools(), testVault, {...first, isCapturing: false, hasDashboard: false});
 	t.is(made?.sender, null);
 	t.deepEqual(await store.reader('senders'), []);
 	t.deepEqual(await store.reader('dkim_keys'), []);
@@ -134,7 +134,7 @@ test('the welcome is at most 80 columns wide', t => {
 	};
 	for (const sender of [input.sender, null]) {
 		for (const inFile of [true, false]) {
-			const lines = welcome({...input, sender, inFile});
+			const lines = welcome({...input, sender, isFile: inFile});
 			t.deepEqual(
 				lines.filter(line => line.length > 80),
 				[],

@@ -16,7 +16,7 @@ function read(text: string, sizes: readonly number[] = [text.length || 1]): CsvR
 }
 
 function cells(records: readonly CsvRecord[]): Array<readonly string[] | string> {
-	return records.map(record => ('cells' in record ? record.cells : record.fault));
+	return records.map(record => ('cells' in record ? record.cells : record.problem));
 }
 
 const sizes = fc.array(fc.integer({min: 1, max: 40}), {minLength: 1, maxLength: 5});
@@ -157,7 +157,7 @@ test('scans each line only a few times if quotes open and close on every line', 
 		for (let at = 0; at <= file.length; at += 65_536) {
 			const records = at < file.length ? reader.push(file.slice(at, at + 65_536)) : reader.end();
 			for (const record of records) {
-				faults.add('fault' in record ? record.fault : '');
+				faults.add('problem' in record ? record.problem : '');
 				last = record.line;
 			}
 		}

@@ -17,7 +17,7 @@ function read(file: string, reason?: SuppressionReason): string[] {
 	const layout = readLayout(rows[0] ?? []);
 	return rows.slice(layout.hasHeader ? 1 : 0).map(row => {
 		const listed = readListed(plainCells(row, layout), layout.columns, {reason, now});
-		return listed.ok ? line(listed) : listed.fault;
+		return listed.ok ? line(listed) : listed.problem;
 	});
 }
 
@@ -132,8 +132,8 @@ async function imported(file: string, reason?: SuppressionReason): Promise<strin
 		},
 	});
 	const wrong = await reading.read(Readable.from([Buffer.from(file)]));
-	const faults = reading.faults.map(({line: number, fault}) => `${number}: ${fault}`);
-	return wrong ? [...added, wrong.fault] : [...added, ...faults];
+	const faults = reading.problems.map(({line: number, fault}) => `${number}: ${fault}`);
+	return wrong ? [...added, wrong.problem] : [...added, ...faults];
 }
 
 const table = 'email;reason;created_at\na@x.test;complaint;2026-01-02\nb@x.test;hard_bounce;';
@@ -230,7 +230,7 @@ const address = fc
 		fc.constantFrom('x.test', 'bücher.example'),
 	)
 	.map(parts => parts.join('@'))
-	.filter(text => parseAddress(text, {utf8Local: true}).ok);
+	.filter(text => parseAddress(text, {allowsUtf8Local: true}).ok);
 const time = fc.integer({min: 0, max: now});
 const source = fc.constantFrom('api', 'one-click', 'cli', 'import', 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n');
 const entry = fc.tuple(address, fc.constantFrom(...suppressionReasons), source, time);
@@ -267,7 +267,7 @@ test('accepts any line or rejects it with a one-sentence reason', t => {
 	fc.assert(
 		fc.property(fc.array(fc.string()), fc.array(fc.string()), (first, cells) => {
 			const listed = readListed(cells, readLayout(first).columns, {reason: undefined, now});
-			t.true(listed.ok || listed.fault.length > 10);
+			t.true(listed.ok || listed.problem.length > 10);
 		}),
 	);
 });

@@ -15,9 +15,9 @@ const minutes = (count: number) => storeTime(now + count * 60_000);
 
 const context: WhyContext = {
 	now,
-	running: true,
-	delivering: true,
-	lives: claimedBy => claimedBy === 'req_alive',
+	isRunning: true,
+	isDelivering: true,
+	isAlive: claimedBy => claimedBy === 'req_alive',
 	attemptDeadlineMs: 1_200_000,
 	claimedAt: () => minutes(-1),
 	givesUpAt: () => minutes(5000),
@@ -89,7 +89,7 @@ sqliteTest(test, 'reports an attempt in progress with its number, start and late
 		until: minutes(19),
 		also: [],
 	});
-	t.like(await asked(t, store, id, {lives: () => false, running: false, delivering: false}), {
+	t.like(await asked(t, store, id, {isAlive: () => false, isRunning: false, isDelivering: false}), {
 		waits_for: 'daemon',
 		detail: 'No daemon is running.',
 	});
@@ -232,9 +232,9 @@ sqliteTest(test, 'reports a suspended provider, and the later of two times first
 sqliteTest(test, 'reports that no daemon is running or delivering', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'pace'));
-	const none = await asked(t, store, id, {running: false, delivering: false});
+	const none = await asked(t, store, id, {isRunning: false, isDelivering: false});
 	t.like(none, {waits_for: 'daemon', detail: 'No daemon is running.', mend: 'mailctl serve starts one', also: []});
-	t.like(await asked(t, store, id, {delivering: false}), {
+	t.like(await asked(t, store, id, {isDelivering: false}), {
 		waits_for: 'daemon',
 		detail: 'The running daemon does not deliver mail (MAILCTL_ROLES).',
 	});

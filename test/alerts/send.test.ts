@@ -145,7 +145,7 @@ test('webhook: posts a signed event or a Slack text, and reports redirects and r
 
 	const guard = new AddressGuard(toGuard({...settings, delivery: 'mx'}));
 	for (const target of [at, 'https://10.0.0.1/x', 'https://localhost/x', 'ftp://x.example', 'x']) {
-		t.throws(() => checkTarget(url => guard.urlFault(url), {way: 'webhook', target}), {message: /^webhook must/});
+		t.throws(() => checkTarget(url => guard.urlProblem(url), {way: 'webhook', target}), {message: /^webhook must/});
 	}
 	t.throws(() => checkTarget(() => null, {way: 'mail', target: 'ops'}), {message: /^mail /});
 });

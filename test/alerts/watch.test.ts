@@ -5,8 +5,8 @@ import {AlertWatch} from '../../src/alerts/watch.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AlertEvent, AlertMessage, Condition} from '../../src/mail/alert.ts';
 import {addAlert, muteAlert} from '../../src/ops/alerts.ts';
-import {type Given, performIn, Refused} from '../../src/ops/operation.ts';
-import {type Alert, beginTry, listAlerts, listDueMessages, queueMessage} from '../../src/store/alerts.ts';
+import {type InputOf, performIn, Refused} from '../../src/ops/operation.ts';
+import {type Alert, beginAttempt, listAlerts, listDueMessages, queueMessage} from '../../src/store/alerts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
@@ -36,7 +36,7 @@ async function startWatching(t: ExecutionContext, store: Store) {
 			},
 			storeFailed: error => t.fail(String(error)),
 		});
-	const add = async (workspaceId: string | null, input: Partial<Given<typeof addAlert.input>> = {}) => {
+	const add = async (workspaceId: string | null, input: Partial<InputOf<typeof addAlert.input>> = {}) => {
 		const target = {way: 'mail', target: 'ops@shop.example', ...input} as const;
 		return (await write(trx => performIn(addAlert, {...acting, workspaceId, trx}, target))).row;
 	};
@@ -61,7 +61,7 @@ storeTest(test, 'only one of two nodes sends, once when a condition begins and o
 	const pass = async (milliseconds: number, looks: number) => {
 		for (let n = 0; n < looks; n++) {
 			tools.advance(milliseconds / looks);
-			await Promise.all(nodes.map(node => node.look()));
+			await Promise.all(nodes.map(node => node.check()));
 		}
 		return said();
 	};
@@ -87,14 +87,14 @@ storeTest(test, 'each alert gets its own kinds and workspace, and nothing while 
 	await mute(quiet, '2h');
 	lab.wrong = [disk, {...disk, kind: 'domain_failed', subject: 'd', workspaceId: acme, detail: 'gone'}];
 	const node = createNode();
-	await node.look();
+	await node.check();
 	const heard = () =>
 		Object.fromEntries(sent.splice(0).map(({alert, message}) => [alert.id, message.conditions.length]));
 	t.deepEqual(heard(), {[all]: 2, [disks]: 1, [own]: 1});
 	await mute(quiet, '0');
 	lab.wrong = [];
 	tools.advance(10 * minute);
-	await node.look();
+	await node.check();
 	t.deepEqual(heard(), {[all]: 2, [disks]: 1, [own]: 1, [quiet]: 2});
 });
 
@@ -103,7 +103,7 @@ storeTest(test, 'retries while the target is down for an hour, and gives up afte
 	await add(null);
 	const looks = async (milliseconds: number) => {
 		for (let left = milliseconds; left > 0; left -= 5 * minute) {
-			await createNode().look();
+			await createNode().check();
 			tools.advance(5 * minute);
 		}
 	};
@@ -114,7 +114,7 @@ storeTest(test, 'retries while the target is down for an hour, and gives up afte
 	lab.wrong = [];
 	const node = createNode();
 	tools.advance(5 * minute);
-	await node.look();
+	await node.check();
 	await looks(50 * minute);
 	t.deepEqual(said(), []);
 	lab.failure = null;
@@ -145,16 +145,16 @@ storeTest(test, 'another node sends the message of a node that dies during an at
 			t.fail('no message is due');
 			return;
 		}
-		const begin = () => write(trx => beginTry(trx, due, storeTime(now + 10 * minute)));
+		const begin = () => write(trx => beginAttempt(trx, due, storeTime(now + 10 * minute)));
 		t.deepEqual([await begin(), await begin()], [true, false]);
-		await node.look();
+		await node.check();
 		t.deepEqual(said(), []);
 		tools.advance(10 * minute);
 	}
-	await node.look();
+	await node.check();
 	t.deepEqual(said(), ['began full']);
 	tools.advance(2 * hour);
-	await node.look();
+	await node.check();
 	t.deepEqual(said(), []);
 });
 
@@ -191,7 +191,7 @@ storeTest(test, 'ends the conditions and sends the messages left by the previous
 	lab.wrong = [disk];
 	const pass = async (milliseconds: number) => {
 		tools.advance(milliseconds);
-		await Promise.all(nodes.map(node => node.look()));
+		await Promise.all(nodes.map(node => node.check()));
 		return said();
 	};
 	t.deepEqual(await pass(minute), ['began full', 'digest full']);

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {BodyRoom, type Place} from '../../src/api/body-room.ts';
+import {BodyRoom, type Reservation} from '../../src/api/body-room.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const patient = {bytes: 100, waiting: 2, waitMs: 600_000};
@@ -7,7 +7,7 @@ const patient = {bytes: 100, waiting: 2, waitMs: 600_000};
 function enterer(room: BodyRoom) {
 	const told: string[] = [];
 	const enter = (owner: string, name: string) =>
-		room.enter(owner, {go: () => told.push(`go ${name}`), giveUp: () => told.push(`no ${name}`)}) as Place;
+		room.enter(owner, {go: () => told.push(`go ${name}`), giveUp: () => told.push(`no ${name}`)}) as Reservation;
 	return {told, enter};
 }
 
@@ -62,11 +62,11 @@ test('limits how many bodies wait and for how long', async t => {
 	const [a, b] = [enter('y', 'a'), enter('z', 'b')];
 	t.false(a.grow(1));
 	t.false(b.grow(1));
-	t.is(enter('y', 'c'), null as unknown as Place);
+	t.is(enter('y', 'c'), null as unknown as Reservation);
 	await waitFor('they give up', () => told.length === 2);
 	t.deepEqual(told, ['no a', 'no b']);
 	a.leave();
-	t.not(enter('y', 'c'), null as unknown as Place);
+	t.not(enter('y', 'c'), null as unknown as Reservation);
 });
 
 test('one owner can use half of the waiting places', t => {
@@ -78,7 +78,7 @@ test('one owner can use half of the waiting places', t => {
 		waiting.map(place => place.grow(1)),
 		[false, false],
 	);
-	t.is(enter('y', 'c'), null as unknown as Place);
+	t.is(enter('y', 'c'), null as unknown as Reservation);
 	const other = enter('z', 'other');
 	t.false(other.grow(1));
 	first.leave();

@@ -123,7 +123,7 @@ test('reads page after page, to the end or to the requested number of rows', asy
 	};
 	const read = async (most?: number) => {
 		const rows: number[] = [];
-		for await (const page of readPages(scan, {most})) {
+		for await (const page of readPages(scan, {max: most})) {
 			rows.push(...page);
 		}
 		return rows;

@@ -4,7 +4,7 @@ import {createBody} from '../../src/api/body.ts';
 import {type ItemLimits, type JsonLimits, JsonScan, oversized, parseJson, parseLargeJson} from '../../src/api/json.ts';
 
 const many = 1_000_000;
-const items: ItemLimits = {list: 'messages', most: 100, values: many, bytes: many};
+const items: ItemLimits = {list: 'messages', max: 100, values: many, bytes: many};
 
 /** Scans a body that arrives in pieces of this length. */
 function scan(text: string, limits: JsonLimits, pieceLength = many) {
@@ -16,10 +16,10 @@ function scan(text: string, limits: JsonLimits, pieceLength = many) {
 		body.add(piece);
 		const fault = scan.feed(piece);
 		if (fault) {
-			return {fault, seen: scan.seen(), body};
+			return {fault, seen: scan.result(), body};
 		}
 	}
-	return {fault: null, seen: scan.seen(), body};
+	return {fault: null, seen: scan.result(), body};
 }
 
 const fieldOf = (text: string, limits: JsonLimits) => {
@@ -135,7 +135,7 @@ test('reading in parts finds the same errors as reading at once', async t => {
 test('reading in parts finds repeated names across the parts', async t => {
 	const faultOf = async (text: string) => {
 		const both = await readBoth(text, items, many);
-		return both && !both.inParts.ok ? both.inParts.fault : null;
+		return both && !both.inParts.ok ? both.inParts.problem : null;
 	};
 	t.is(await faultOf('{"messages":[{"a":1},{"a":1}]}'), null);
 	t.regex(String(await faultOf('{"messages":[{"a":1},{"a":1,"a":1}]}')), /twice/);
@@ -149,7 +149,7 @@ test('reading in parts finds repeated names across the parts', async t => {
 
 test('skips items beyond the maximum and items that are too large', async t => {
 	const text = JSON.stringify({messages: [{a: 1}, {b: 'x'.repeat(50)}, {c: 1}, {d: 1}, {e: 1}]});
-	const both = await readBoth(text, {...items, most: 3, bytes: 20}, 7);
+	const both = await readBoth(text, {...items, max: 3, bytes: 20}, 7);
 	t.deepEqual(both?.inParts, {ok: true, value: {messages: [{a: 1}, oversized, {c: 1}, null, null]}});
 });
 
@@ -160,11 +160,11 @@ test('the scan never throws, whatever the bytes', async t => {
 	);
 	await fc.assert(
 		fc.asyncProperty(bytes, async bytes => {
-			const scan = new JsonScan({values: 10, items: {...items, most: 2, values: 4, bytes: 10}});
+			const scan = new JsonScan({values: 10, items: {...items, max: 2, values: 4, bytes: 10}});
 			const body = createBody();
 			body.add(Buffer.from(bytes));
 			if (scan.feed(Buffer.from(bytes)) === null) {
-				t.is(typeof (await parseLargeJson(body, scan.seen(), 'messages')).ok, 'boolean');
+				t.is(typeof (await parseLargeJson(body, scan.result(), 'messages')).ok, 'boolean');
 			} else {
 				t.pass();
 			}

@@ -5,13 +5,15 @@ import {JsonScan, parseJson as parseScanned} from '../../src/api/json.ts';
 function parseJson(bytes: Uint8Array) {
 	const scan = new JsonScan({values: 1_000_000});
 	const fault = scan.feed(Buffer.from(bytes));
-	return fault && 'message' in fault ? {ok: false as const, fault: fault.message} : parseScanned(bytes, scan.seen());
+	return fault && 'message' in fault
+		? {ok: false as const, problem: fault.message}
+		: parseScanned(bytes, scan.result());
 }
 
 const parse = (text: string) => parseJson(Buffer.from(text));
 const faultOf = (text: string | Uint8Array) => {
 	const parsed = typeof text === 'string' ? parse(text) : parseJson(text);
-	return parsed.ok ? null : parsed.fault;
+	return parsed.ok ? null : parsed.problem;
 };
 
 const refused: ReadonlyArray<[title: string, body: string | Uint8Array, fault: RegExp]> = [

@@ -52,7 +52,7 @@ async function start(t: ExecutionContext) {
 	const api = createApi({
 		...{newId, version: '0.0.0', pages: null, trustProxy: [], isUnavailable: () => false},
 		report: (_request, error) => t.fail(String(error)),
-		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000, answer: 60_000},
+		timeouts: {headers: 60_000, request: 60_000, check: 1000, drain: 1000, response: 60_000},
 		routes: [
 			scope => {
 				const big = (url: string, config: object, body: () => unknown) =>

@@ -45,8 +45,8 @@ function routes(api: Api): void {
 	api.post('/v1/locked', {...locked}, async () => ({}));
 }
 
-const quickTimeouts = {headers: 200, request: 400, check: 50, rest: 50, answer: 60_000};
-const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000, answer: 60_000, stop: 600_000};
+const quickTimeouts = {headers: 200, request: 400, check: 50, drain: 50, response: 60_000};
+const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, drain: 60_000, response: 60_000, stop: 600_000};
 
 async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	const reported: unknown[] = [];
@@ -368,7 +368,7 @@ test('a client that sends Connection: close can send its whole body and read the
 });
 
 test('responds to a client that sends Connection: close but no body', async t => {
-	const {port} = await start(t, {timeouts: {...patientTimeouts, rest: 50}});
+	const {port} = await start(t, {timeouts: {...patientTimeouts, drain: 50}});
 	const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n';
 	t.regex(await rawHttp(port, `${head}Content-Length: 9000000\r\n\r\n`), /^HTTP\/1\.1 413 /);
 });

@@ -165,7 +165,7 @@ test('responds to any bytes and stores nothing but addresses', async t => {
 	t.deepEqual(api.reported, []);
 	const stored: string[] = await store.reader('suppressions').pluck('address');
 	t.deepEqual(
-		stored.filter(text => !parseAddress(text, {utf8Local: true}).ok),
+		stored.filter(text => !parseAddress(text, {allowsUtf8Local: true}).ok),
 		[],
 	);
 });

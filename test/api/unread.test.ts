@@ -16,7 +16,7 @@ async function start(t: ExecutionContext, answer: number) {
 		trustProxy: [],
 		isUnavailable: () => false,
 		report: (_request, error) => t.fail(String(error)),
-		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000, answer},
+		timeouts: {headers: 60_000, request: 60_000, check: 1000, drain: 1000, response: answer},
 		routes: [scope => scope.get('/v1/big', async () => 'x'.repeat(size))],
 	});
 	t.teardown(() => api.close());

@@ -62,7 +62,7 @@ async function announceAll(store: Store, events: ReadonlyArray<[EventType, numbe
 				occurredAt: storeTime(at - dayMs),
 				recordedAt: storeTime(at),
 				detail: null,
-				counted,
+				isCounted: counted,
 			})),
 			eventWriter,
 		),

@@ -39,10 +39,10 @@ async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => Make
 		links: createLinks({keys, publicUrl: 'https://mail.example', random: pooledRandom()}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: 90 * 86_400_000,
-		listening: true,
-		replies: true,
+		isListening: true,
+		canReceiveReplies: true,
 		senderId: 'bench',
-		cfbl: {own: 'fbl@bounces.mail.example', listening: true},
+		cfbl: {own: 'fbl@bounces.mail.example', isListening: true},
 		clock: systemClock,
 	});
 	const variants = [{...compiled, id: 'tpv/0', locale: null}];
@@ -77,7 +77,7 @@ async function measure(name: string, source: VariantSource, dataOf: (number: num
 			if (!result.ok) {
 				throw new Error(result.unmade.message);
 			}
-			octets = result.made.mail.length;
+			octets = result.message.mail.length;
 		}
 	};
 	makeAll();

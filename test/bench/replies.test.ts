@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {percentiles} from '../../src/bench/latency.ts';
-import {newSite, tried} from '../../src/pace/site-state.ts';
+import {newSite, noteAttempt} from '../../src/pace/site-state.ts';
 import {defaultPace} from '../helpers/routes.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -38,7 +38,12 @@ test('realistic replies: of many addresses each reply meets its share, whatever 
 test('realistic replies: none asks for more than to be tried again, which would slow its site for the rest of the run', t => {
 	for (const {reply} of realistic) {
 		const replies = reply === '' ? [] : [reply.trim()];
-		const changes = tried(newSite(defaultPace), {kind: 'throttled', spoke: true, replies, reason: ''}, 0, 4000);
+		const changes = noteAttempt(
+			newSite(defaultPace),
+			{kind: 'throttled', hasReplied: true, replies, reason: ''},
+			0,
+			4000,
+		);
 		t.deepEqual(
 			changes.filter(change => change !== 'halved'),
 			[],

@@ -1,4 +1,4 @@
-import {lot} from '../../src/kit/collections.ts';
+import {hash32} from '../../src/kit/collections.ts';
 
 /**
  * How large providers meet mail that they want: KumoMTA's sink defers 5 to 20 % of it. A `share` of all recipients
@@ -15,7 +15,7 @@ export const realistic = [
 
 /** What an address meets, by the seed alone. Undefined: its mail is taken at once. */
 export function reluctanceTo(address: string, seed: number): (typeof realistic)[number] | undefined {
-	let left = lot(String(seed), address) / 2 ** 32;
+	let left = hash32(String(seed), address) / 2 ** 32;
 	return realistic.find(({share}) => {
 		left -= share;
 		return left < 0;

@@ -15,7 +15,7 @@ const entries = new Map<string, Entry>();
 function serve(socket: Socket): void {
 	/** Whose mail may come. */
 	let recipient: Entry | null = null;
-	serveSession(socket, {rcpt, taken});
+	serveSession(socket, {rcpt, onMessage: taken});
 
 	function taken(): void {
 		const entry = recipient as Entry;

@@ -74,7 +74,7 @@ const job = {
 	workspaceId: 'ws_1',
 	attempt: 1,
 	endsAt: Number.POSITIVE_INFINITY,
-	simulated: false,
+	isSimulated: false,
 };
 
 async function ours(width: number): Promise<void> {

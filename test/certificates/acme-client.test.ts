@@ -393,7 +393,7 @@ test('failed orders wait longer and alternate between ports', t => {
 		[5, 10, 20, 640, 720, 720],
 	);
 	const ways = (redirects: boolean, https: boolean) =>
-		[0, 1, 2].map(tries => challengesFor(tries, {redirects, https}));
+		[0, 1, 2].map(tries => challengesFor(tries, {isHttpServed: redirects, isHttpsServed: https}));
 	t.deepEqual(ways(true, true), [['http-01', 'tls-alpn-01'], ['tls-alpn-01'], ['http-01']]);
 	t.deepEqual(ways(false, true), [['tls-alpn-01', 'http-01'], ['http-01'], ['tls-alpn-01']]);
 	t.deepEqual(ways(false, false), [['http-01'], ['http-01'], ['http-01']]);

@@ -105,7 +105,7 @@ storeTest(test.serial, 'orders a certificate, stores it with its key encrypted a
 	t.is(certificates.own(), null);
 	let changes = 0;
 	certificates.onChange(() => changes++);
-	await certificates.look();
+	await certificates.renewDue();
 	const row = await read();
 	t.like(row, {issuer: 'Lab CA', tries: 0, fault: null, unused: null, taken_until: null, window_start: null});
 	t.is(new X509Certificate(row.chain ?? '').subjectAltName, `DNS:${mail}`);
@@ -125,7 +125,7 @@ storeTest(test.serial, 'orders a certificate, stores it with its key encrypted a
 	t.like(await store.reader('audit').first(), {action: 'certificate.issued', target: mail, workspace_id: null});
 	t.like(lines[0], {event: 'certificate_issued', name: mail});
 	t.notRegex(JSON.stringify([lines, await store.reader('audit')]), /PRIVATE|v1\./);
-	await certificates.look();
+	await certificates.renewDue();
 	t.is(ca.orders.length, 1);
 });
 
@@ -135,16 +135,16 @@ sqliteTest(
 	async (t, store) => {
 		const {ca, node, read, until, now, tools} = await prepare(t, store);
 		const certificates = await node();
-		await certificates.look();
+		await certificates.renewDue();
 		const first = await read();
 		tools.advance(59 * day);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is(ca.orders.length, 1);
 		const at = renewAt(first) ?? 0;
 		t.true(Math.abs(at - Date.now() - 60 * day) < hour);
 		ca.behaviour.life = {from: at, until: at + 90 * day};
 		await until(storeTime(at));
-		await certificates.look();
+		await certificates.renewDue();
 		const second = await read();
 		t.is(ca.orders.length, 2);
 		t.truthy(ca.orders[1]?.replaces);
@@ -159,25 +159,25 @@ sqliteTest(test.serial, 'follows the renewal time that the CA suggests, even if 
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	ca.behaviour.window = {start: Date.now() + 20 * day, end: Date.now() + 30 * day};
 	const certificates = await node();
-	await certificates.look();
+	await certificates.renewDue();
 	const first = await read();
 	t.is(first.window_start, storeTime(ca.behaviour.window.start));
 	const planned = renewAt(first) ?? 0;
 	t.true(planned >= ca.behaviour.window.start && planned <= ca.behaviour.window.end);
 	t.is(Date.parse(first.next_try_at), now() + hour, 'the CA is asked again when it allows that');
 	tools.advance(2 * hour);
-	await certificates.look();
+	await certificates.renewDue();
 	t.is(renewAt(await read()), planned, 'the same moment of the same window');
 	t.is(ca.orders.length, 1);
 	// As a CA does before it revokes a certificate.
 	ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
 	await until((await read()).next_try_at);
-	await certificates.look();
+	await certificates.renewDue();
 	t.is(ca.orders.length, 2);
 	t.truthy(ca.orders[1]?.replaces);
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
 	ca.behaviour.window = null;
-	await certificates.look();
+	await certificates.renewDue();
 	t.is(ca.orders.length, 3, 'an operator wants it');
 });
 
@@ -188,14 +188,14 @@ sqliteTest(
 		const {ca, node, read, until, now, tools} = await prepare(t, store);
 		ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
 		const certificates = await node();
-		await certificates.look();
+		await certificates.renewDue();
 		t.is(Date.parse((await read()).next_try_at), now() + hour);
 		tools.advance(59 * minute);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is(ca.orders.length, 1);
 		ca.behaviour.life = {from: now() - hour, until: now() + 8 * minute};
 		await until((await read()).next_try_at);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is(ca.orders.length, 2);
 		const {next_try_at: next, not_after: end} = await read();
 		t.is(
@@ -209,14 +209,14 @@ sqliteTest(
 sqliteTest(test.serial, 'orders a new certificate if the old one was already replaced', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
-	await certificates.look();
+	await certificates.renewDue();
 	const {chain, secret} = await read();
 	const again = () => store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
 	await again();
-	await certificates.look();
+	await certificates.renewDue();
 	await store.database('certificates').update({chain, secret});
 	await again();
-	await certificates.look();
+	await certificates.renewDue();
 	t.deepEqual(
 		ca.orders.map(({status, replaces}) => [status, replaces === null]),
 		[
@@ -233,13 +233,13 @@ sqliteTest(
 	async (t, store) => {
 		const {ca, node, read, until, now, lines} = await prepare(t, store);
 		const certificates = await node();
-		await certificates.look();
+		await certificates.renewDue();
 		const first = await read();
 		await until(storeTime(renewAt(first) ?? 0));
 		ca.behaviour.away = true;
 		const waits: number[] = [];
 		for (let n = 0; n < 9; n++) {
-			await certificates.look();
+			await certificates.renewDue();
 			const {next_try_at: next} = await read();
 			waits.push((Date.parse(next) - now()) / minute);
 			await until(next);
@@ -252,7 +252,7 @@ sqliteTest(
 		t.like(lines.at(-1), {event: 'certificate_failed', name: mail, text: row.fault});
 		ca.behaviour.away = false;
 		ca.behaviour.failing = true;
-		await certificates.look();
+		await certificates.renewDue();
 		t.like(await read(), {
 			chain: first.chain,
 			tries: 10,
@@ -261,7 +261,7 @@ sqliteTest(
 		ca.behaviour.failing = false;
 		ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
 		await until((await read()).next_try_at);
-		await certificates.look();
+		await certificates.renewDue();
 		t.like(await read(), {tries: 0, fault: null});
 		t.not((await read()).chain, first.chain);
 	},
@@ -271,26 +271,26 @@ sqliteTest(test.serial, 'obeys the rate limit of the CA, given in seconds or as 
 	const {ca, node, read, until, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.limited = '7200';
-	await certificates.look();
+	await certificates.renewDue();
 	const row = await read();
 	t.is(Date.parse(row.next_try_at), now() + 2 * hour);
 	t.is(row.fault, 'the CA responded with 429: Too many certificates were given.');
 	ca.behaviour.limited = new Date(now() + 2 * hour + 3 * day).toUTCString();
 	await until(row.next_try_at);
-	await certificates.look();
+	await certificates.renewDue();
 	t.true(Math.abs(Date.parse((await read()).next_try_at) - now() - 3 * day) < minute);
 	ca.behaviour.limited = '';
 	await until((await read()).next_try_at);
-	await certificates.look();
+	await certificates.renewDue();
 	t.is(Date.parse((await read()).next_try_at), now() + 20 * minute, 'where it names no time ours holds');
 	t.is(ca.orders.length, 0);
 	ca.behaviour.limited = null;
 	await until((await read()).next_try_at);
-	await certificates.look();
+	await certificates.renewDue();
 	const issued = await read();
 	ca.behaviour.limited = '999999999';
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
-	await certificates.look();
+	await certificates.renewDue();
 	const left = Date.parse(issued.not_after ?? '') - now();
 	t.is(Date.parse((await read()).next_try_at) - now(), Math.floor(left / 4), 'not until the certificate has ended');
 });
@@ -298,14 +298,14 @@ sqliteTest(test.serial, 'obeys the rate limit of the CA, given in seconds or as 
 sqliteTest(test.serial, 'reports a certificate with a damaged key and orders it again', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const first = await node();
-	await first.look();
+	await first.renewDue();
 	await store.database('certificates').update({secret: 'v1.1.damaged'});
 	const faults: unknown[] = [];
 	const certificates = await node({}, error => faults.push(error));
 	t.is(certificates.own(), null);
 	t.is((await read()).fault, 'its key in the store is damaged');
 	t.is(faults.length, 1);
-	await certificates.look();
+	await certificates.renewDue();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.orders.length, 2);
 	t.truthy(certificates.own());
@@ -314,7 +314,7 @@ sqliteTest(test.serial, 'reports a certificate with a damaged key and orders it 
 sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', async (t, store, engine) => {
 	const {ca, node, zone, tools, now} = await prepare(t, store);
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
-	await (await node()).look();
+	await (await node()).renewDue();
 	const opened: string[] = [];
 	const open: typeof testVault.open = (name, sealed) => {
 		opened.push(name);
@@ -324,7 +324,7 @@ sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', 
 	t.deepEqual(opened.splice(0).toSorted(), [mail, 'mta-sts.bounces.lab.test']);
 	const former = certificates.contextFor(mail);
 	t.is(certificates.contextFor(mail), former, 'it is made once');
-	await certificates.look();
+	await certificates.renewDue();
 	await store.writer.idle();
 
 	const written: string[] = [];
@@ -334,7 +334,7 @@ sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', 
 	const lookAfter = async (ms: number) => {
 		tools.advance(ms);
 		certificates.forget();
-		await certificates.look();
+		await certificates.renewDue();
 		return written.splice(0).length;
 	};
 	t.is(await lookAfter(6 * minute), 0);
@@ -344,12 +344,12 @@ sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', 
 	t.deepEqual(opened, []);
 
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
-	await (await node()).look();
+	await (await node()).renewDue();
 	t.is(ca.orders.length, 3);
 	const next = await node({}, undefined, {...testVault, open});
 	opened.length = 0;
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
-	await next.look();
+	await next.renewDue();
 	t.deepEqual(
 		opened.filter(name => name !== ca.directory),
 		[mail],
@@ -359,7 +359,7 @@ sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', 
 
 sqliteTest(test.serial, 'a damaged certificate only affects its own handshakes', async (t, store) => {
 	const {node} = await prepare(t, store);
-	await (await node()).look();
+	await (await node()).renewDue();
 	await store.database('certificates').update({chain: 'damaged'});
 	const faults: unknown[] = [];
 	const certificates = await node({}, error => faults.push(error));
@@ -373,7 +373,7 @@ sqliteTest(test.serial, 'orders our own name before all others', async (t, store
 	zone[publicName] = {a: ['127.0.0.1']};
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
 	const certificates = await node({publicUrl: `https://${publicName}`} as never);
-	await certificates.look();
+	await certificates.renewDue();
 	t.deepEqual(
 		ca.orders.map(({name}) => name),
 		[mail, publicName, 'mta-sts.bounces.lab.test'],
@@ -384,26 +384,26 @@ sqliteTest(test.serial, 'replaces an expired nonce and recreates a lost account'
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.expiredNonces = 2;
-	await certificates.look();
+	await certificates.renewDue();
 	t.like(await read(), {fault: null, tries: 0});
 	ca.behaviour.expiredNonces = 3;
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
-	await certificates.look();
+	await certificates.renewDue();
 	t.is((await read()).fault, 'the CA responded with 400: The nonce has expired.');
 	ca.forgetAccounts();
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
-	await certificates.look();
+	await certificates.renewDue();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.accounts.size, 1);
 	ca.closeAccounts();
 	const due = storeTime(now());
 	await store.database('certificates').update({tries: 3, next_try_at: due, window_start: due, window_end: due});
-	await certificates.look();
+	await certificates.renewDue();
 	t.like(await read(), {fault: null, tries: 0}, 'closed, and not at the first try');
 	t.is(ca.accounts.size, 2);
 	await store.database('acme_accounts').update({secret: 'v1.1.damaged'});
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
-	await certificates.look();
+	await certificates.renewDue();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.accounts.size, 3);
 });
@@ -411,18 +411,18 @@ sqliteTest(test.serial, 'replaces an expired nonce and recreates a lost account'
 sqliteTest(test.serial, 'an account in good standing is kept, whatever the CA refuses it', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
-	await certificates.look();
+	await certificates.renewDue();
 	ca.behaviour.faults.push({step: 'order', status: 403, type: 'unauthorized'});
 	ca.behaviour.faults.push({step: 'order', status: 403, type: 'unauthorized'});
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
-	await certificates.look();
+	await certificates.renewDue();
 	t.is((await read()).fault, 'the CA responded with 403: It is scripted.');
 	t.is(ca.accounts.size, 1);
 });
 
 sqliteTest(test.serial, 'sends a new operator address to the CA once', async (t, store) => {
 	const {ca, node, lines, now} = await prepare(t, store);
-	await (await node()).look();
+	await (await node()).renewDue();
 	const contacts = () => [...ca.accounts.values()].map(({contact}) => contact);
 	/** Returns how often a daemon with this address has sent it to the CA by the end of its first order. */
 	const toldIn = async (acmeEmail: string) => {
@@ -461,22 +461,22 @@ sqliteTest(
 		const acmeCaFile = path.join(path.dirname(settings.acmeCaFile), 'other.pem');
 		writeFileSync(acmeCaFile, other.ca);
 		zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
-		await (await node()).look();
+		await (await node()).renewDue();
 		t.like(await read(), {directory: ca.directory, tried_directory: ca.directory});
 		const {secret} = await read();
-		await (await node()).look();
+		await (await node()).renewDue();
 		t.is((await read()).secret, secret, 'the same CA: nothing is due');
 		// The first CA cannot renew one of them, which waits for half a day.
 		ca.behaviour.failing = true;
 		await until(storeTime(renewAt(await read()) ?? 0));
 		await store.database('certificates').where({name: mail}).update({tries: 7});
-		await (await node()).look();
+		await (await node()).renewDue();
 		t.true(Date.parse((await read()).next_try_at) > now() + hour);
 
 		other.behaviour.failing = true;
 		const change = {acmeDirectory: other.directory, acmeCaFile};
 		const moved = await node(change);
-		await moved.look();
+		await moved.renewDue();
 		t.deepEqual(
 			other.orders.map(({name, replaces}) => [name, replaces]),
 			[
@@ -486,12 +486,12 @@ sqliteTest(
 			'what the other CA gave is not named to this one',
 		);
 		t.like(await read(), {directory: ca.directory, tried_directory: other.directory, tries: 1});
-		await (await node(change)).look();
+		await (await node(change)).renewDue();
 		t.is(other.orders.length, 2, 'a restart tries nothing before its time');
 		other.behaviour.failing = false;
 		other.behaviour.life = {from: now() - hour, until: now() + 90 * day};
 		await until((await read()).next_try_at);
-		await moved.look();
+		await moved.renewDue();
 		t.like(await read(), {directory: other.directory, fault: null, tries: 0});
 		t.is(ca.accounts.size, 1, 'the former account stays');
 	},
@@ -504,12 +504,12 @@ sqliteTest(
 		const {ca, node, read, now} = await prepare(t, store);
 		// Port 443 is not served either, which shows which one was used.
 		const certificates = await node({httpsListen: {host: '127.0.0.1', port: 443} as never});
-		await certificates.look();
+		await certificates.renewDue();
 		t.deepEqual(ca.looks, [`http-01 ${mail}`]);
 		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
 		for (let n = 0; n < 2; n++) {
 			await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
-			await certificates.look();
+			await certificates.renewDue();
 			t.deepEqual(ca.looks.slice(-2), [`http-01 ${mail}`, `tls-alpn-01 ${mail}`]);
 		}
 		t.is(ca.looks.length, 5);
@@ -521,11 +521,11 @@ sqliteTest(test.serial, 'binds an account to the customer’s external account',
 	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};
 	const {ca, node, read, until} = await prepare(t, store, eab);
 	const unbound = await node({acmeEab: null});
-	await unbound.look();
+	await unbound.renewDue();
 	t.is((await read()).fault, 'the CA responded with 403: An account needs a binding.');
 	const bound = await node();
 	await until((await read()).next_try_at);
-	await bound.look();
+	await bound.renewDue();
 	t.is((await read()).fault, null);
 	t.deepEqual(
 		[...ca.accounts.values()].map(({bound: kid}) => kid),
@@ -541,7 +541,7 @@ sqliteTest(
 		const {target} = ca.behaviour;
 		const certificates = await node();
 		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
-		await certificates.look();
+		await certificates.renewDue();
 		t.regex(
 			(await read()).fault ?? '',
 			/^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /,
@@ -549,12 +549,12 @@ sqliteTest(
 		t.is(Date.parse((await read()).next_try_at), now() + 5 * minute);
 		ca.behaviour.target = () => undefined;
 		await until((await read()).next_try_at);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is((await read()).fault, 'the CA cannot look up mail.lab.test: No address was found for mail.lab.test.');
 		ca.behaviour.offers = ['dns-01'];
 		ca.behaviour.target = target;
 		await until((await read()).next_try_at);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is((await read()).fault, 'the CA offers neither http-01 nor tls-alpn-01 for mail.lab.test');
 	},
 );
@@ -562,8 +562,8 @@ sqliteTest(
 storeTest(test.serial, 'several nodes that check at once place one order', async (t, store, engine) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const nodes = await Promise.all([1, 2, 3, 4, 5].map(() => node({publicUrl: 'https://www.lab.test' as never})));
-	await Promise.all(nodes.map(each => each.look()));
-	await Promise.all(nodes.map(each => each.look()));
+	await Promise.all(nodes.map(each => each.renewDue()));
+	await Promise.all(nodes.map(each => each.renewDue()));
 	t.deepEqual(ca.orders.map(({name, status}) => `${name} ${status}`).toSorted(), [
 		`${mail} valid`,
 		'www.lab.test valid',
@@ -582,13 +582,13 @@ storeTest(test.serial, 'several nodes that check at once place one order', async
 		.database('certificates')
 		.where({name: mail})
 		.update({taken_until: storeTime(now() + minute)});
-	await Promise.all(nodes.map(each => each.look()));
+	await Promise.all(nodes.map(each => each.renewDue()));
 	t.is(ca.orders.length, 2);
 	await store
 		.database('certificates')
 		.where({name: mail})
 		.update({taken_until: storeTime(now() - 1)});
-	await Promise.all(nodes.map(each => each.look()));
+	await Promise.all(nodes.map(each => each.renewDue()));
 	t.is(ca.orders.length, 3);
 	t.is((await read()).taken_until, null);
 	// A single daemon starts with nothing in progress.
@@ -619,12 +619,12 @@ storeTest(test.serial, 'carries out an order by the operator that came during a 
 	const certificates = await node();
 	ca.behaviour.failing = true;
 	for (let n = 0; n < 3; n++) {
-		await certificates.look();
+		await certificates.renewDue();
 		await until((await read()).next_try_at);
 	}
 	ca.behaviour.failing = false;
 	ca.behaviour.holding = true;
-	const looked = certificates.look();
+	const looked = certificates.renewDue();
 	await waitFor('an order that waits', () => ca.orders[3]?.status === 'processing');
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
 	Object.assign(ca.orders[3] as object, {status: 'invalid'});
@@ -647,7 +647,7 @@ sqliteTest(test.serial, 'abandons an order when the daemon stops, without counti
 	t.like(await read(), {taken_until: null, fault: null, tries: 0, chain: null});
 	t.is(await store.reader('acme_challenges').first(), undefined);
 	ca.behaviour.holding = false;
-	await (await node()).look();
+	await (await node()).renewDue();
 	t.truthy((await read()).chain);
 });
 
@@ -722,7 +722,7 @@ sqliteTest(test.serial, 'orders names of verified domains that point to this mac
 	const certificates = await node();
 	const states = async () => {
 		tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
-		await certificates.look();
+		await certificates.renewDue();
 		return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
 	};
 	zone['links.example.com'] = {a: ['127.0.0.1']};
@@ -786,8 +786,8 @@ sqliteTest(
 			const {length} = ca.orders;
 			tools.advance(ms);
 			ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
-			await certificates.look();
-			await certificates.look();
+			await certificates.renewDue();
+			await certificates.renewDue();
 			return ca.orders
 				.slice(length)
 				.map(({name}) => name)
@@ -826,7 +826,7 @@ sqliteTest(
 			zone[`w${n}.example.com`] = {a: [leadsHere ? '127.0.0.1' : '192.0.2.7']};
 			const changes = {link_host: `w${n}.example.com`, verified_at: at, links_ok_at: at};
 			await store.database('domains').where({id: domainId}).update(changes);
-			await certificates.look();
+			await certificates.renewDue();
 		};
 		// No order finishes, but attempts count as well.
 		ca.behaviour.failing = true;
@@ -851,16 +851,16 @@ sqliteTest(
 		);
 		zone['w13.example.com'] = {a: ['127.0.0.1']};
 		tools.advance(6 * minute);
-		await certificates.look();
+		await certificates.renewDue();
 		t.is(ofWorkspace(), 7);
-		await node({publicUrl: 'https://www.example.com' as never}).then(other => other.look());
+		await node({publicUrl: 'https://www.example.com' as never}).then(other => other.renewDue());
 		t.true(
 			ca.orders.some(({name}) => name === 'www.example.com'),
 			'our own names are always asked for',
 		);
 		tools.advance(25 * hour);
 		ca.behaviour.failing = false;
-		await certificates.look();
+		await certificates.renewDue();
 		t.true(
 			ca.orders.some(({name}) => name === 'w13.example.com'),
 			'what waited is ordered the next day',
@@ -879,7 +879,7 @@ sqliteTest(test.serial, 'does not retry a link host each time it is removed and 
 		zone[link_host] = {a: ['127.0.0.1']};
 		await store.database('domains').where({id: domainId}).update({link_host, verified_at: at, links_ok_at: at});
 		tools.advance(1000);
-		await certificates.look();
+		await certificates.renewDue();
 	}
 	const ofWorkspace = () => ca.orders.filter(({name}) => name.endsWith('.example.com')).length;
 	t.is(ofWorkspace(), 2);

@@ -81,7 +81,7 @@ class ModelNode {
 			find: name => this.sites.find(site => site.name === name),
 			regrade: (site, how) => how(site.state),
 			leave: () => undefined,
-			look: () => undefined,
+			rescan: () => undefined,
 		});
 	}
 

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {base64Length, writeBase64Lines} from '../../src/compose/body-writer.ts';
 import {createCompose} from '../../src/compose/compose.ts';
-import type {Letter} from '../../src/compose/header-field.ts';
+import type {RenderedMessage} from '../../src/compose/header-field.ts';
 import {anyLetter, texts} from './any-letter.ts';
 import {receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
@@ -11,7 +11,7 @@ const compose = createCompose();
 const now = Date.UTC(2026, 5, 9);
 const fieldNames = headerLines(compose(receipt, [], now)).map(line => line.slice(0, line.indexOf(':')));
 
-const letters: fc.Arbitrary<Letter> = fc
+const letters: fc.Arbitrary<RenderedMessage> = fc
 	.record({letter: anyLetter, name: texts, header: texts})
 	.map(({letter, name, header}) => ({
 		...letter,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import type {Letter} from '../../src/compose/header-field.ts';
-import {addedFault, addedName} from '../../src/mail/added-header.ts';
+import type {RenderedMessage} from '../../src/compose/header-field.ts';
+import {addedName, addedProblem} from '../../src/mail/added-header.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {receipt} from './letters.ts';
 
@@ -85,12 +85,12 @@ const fields = fc.tuple(
 /** Header fields that a send may add: whatever passes its checks. */
 const headers = fc
 	.array(fields, {maxLength: 20})
-	.map(all => all.filter(([name, value]) => addedFault(name, value) === null))
+	.map(all => all.filter(([name, value]) => addedProblem(name, value) === null))
 	.map(all => new Map(all.map(([name, value]) => [name.toLowerCase(), [addedName(name) ?? name, value] as const])))
 	.map(all => [...all.values()]);
 
 /** Any letter that a send can create. */
-export const anyLetter: fc.Arbitrary<Letter> = fc
+export const anyLetter: fc.Arbitrary<RenderedMessage> = fc
 	.record({
 		subject: texts,
 		html: fc.oneof(

@@ -3,7 +3,7 @@ import process from 'node:process';
 import test from 'ava';
 import {createCompose} from '../../src/compose/compose.ts';
 import {importSigningKey} from '../../src/compose/dkim.ts';
-import {type Letter, needsSmtputf8} from '../../src/compose/header-field.ts';
+import {needsSmtputf8, type RenderedMessage} from '../../src/compose/header-field.ts';
 import {decodeWords} from '../../src/report/decode.ts';
 import {answer, international, invoice, note, pictured, receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
@@ -190,7 +190,7 @@ for (const bad of [
 			{...note, cc: [bad]},
 			{...note, replyTo: bad},
 			{...note, from: {address: bad, name: null}},
-		] satisfies Letter[]) {
+		] satisfies RenderedMessage[]) {
 			t.throws(() => compose(letter, [], now), {message: /bare addr-spec/});
 		}
 	});

@@ -1,4 +1,4 @@
-import type {Letter} from '../../src/compose/header-field.ts';
+import type {RenderedMessage} from '../../src/compose/header-field.ts';
 
 const rows = Array.from(
 	{length: 12},
@@ -7,7 +7,7 @@ const rows = Array.from(
 ).join('');
 
 /** An order receipt with everything a letter can have but attachments. */
-export const receipt: Letter = {
+export const receipt: RenderedMessage = {
 	messageIdHeader: 'm081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6@shop.example',
 	date: Date.UTC(2026, 5, 9, 10, 15, 30, 123),
 	from: {address: 'orders@shop.example', name: 'Müller & Söhne'},
@@ -29,7 +29,7 @@ export const receipt: Letter = {
 };
 
 /** A letter with only the required fields. */
-export const note: Letter = {
+export const note: RenderedMessage = {
 	...receipt,
 	from: {address: 'orders@shop.example', name: null},
 	cc: [],
@@ -42,7 +42,7 @@ export const note: Letter = {
 	cfblAddress: null,
 };
 
-export const invoice: Letter = {
+export const invoice: RenderedMessage = {
 	...receipt,
 	attachments: [
 		{
@@ -60,10 +60,10 @@ export const invoice: Letter = {
 };
 
 /** A recipient whose local part has no ASCII form. */
-export const international: Letter = {...note, to: 'jörg@exämple.test'};
+export const international: RenderedMessage = {...note, to: 'jörg@exämple.test'};
 
 /** A reply in a thread, with its own names and header fields. */
-export const answer: Letter = {
+export const answer: RenderedMessage = {
 	...receipt,
 	extras: {
 		toName: 'Lovelace, Ada',
@@ -81,7 +81,7 @@ export const answer: Letter = {
 };
 
 /** Images that the html refers to, one that it does not, and a file. */
-export const pictured: Letter = {
+export const pictured: RenderedMessage = {
 	...receipt,
 	html: '<p><img src="cid:logo@shop" alt="Logo"> <td background="cid:back%2Bground"></p>\n',
 	attachments: [

@@ -89,14 +89,17 @@ test('accepts advice only next to suspend', t => {
 		{mailsPerSession: 2, advice},
 	]) {
 		const result = parseDestinations({default: {}}, entry(wrong), {pools: [], hasRelay: false});
-		t.regex(result.ok ? '' : result.faults.join(), /^d\.reactions\[0\]\.advice: use a text of 1 to 300 characters/);
+		t.regex(
+			result.ok ? '' : result.problems.join(),
+			/^d\.reactions\[0\]\.advice: use a text of 1 to 300 characters/,
+		);
 	}
 });
 
 function parsed(own: unknown, base: unknown = {default: {connections: 5, startConnections: 2}}) {
 	const result = parseDestinations(base, own, {pools: ['otp'], hasRelay: true});
 	if (!result.ok) {
-		throw new Error(result.faults.join('\n'));
+		throw new Error(result.problems.join('\n'));
 	}
 
 	return result.destinations;
@@ -215,7 +218,7 @@ test('accepts any file or reports its errors with their paths', t => {
 	fc.assert(
 		fc.property(fc.oneof(fc.dictionary(name, fc.oneof(entry, fc.jsonValue())), fc.jsonValue()), own => {
 			const result = parseDestinations({}, own, known);
-			return result.ok || (result.faults.length > 0 && result.faults.every(fault => /^\S.*: \S/.test(fault)));
+			return result.ok || (result.problems.length > 0 && result.problems.every(fault => /^\S.*: \S/.test(fault)));
 		}),
 	);
 	t.pass();
@@ -232,11 +235,11 @@ test('reads the file named in the settings and merges it into the shipped one', 
 	const exposed = `holds a password or key and others can read it: run chmod 600 ${file}`;
 	t.deepEqual(checkDestinations({...settings, destinationsFile: file}), {
 		ok: false,
-		faults: [`MAILCTL_DESTINATIONS_FILE="${file}" ${exposed}`],
+		problems: [`MAILCTL_DESTINATIONS_FILE="${file}" ${exposed}`],
 	});
 	chmodSync(file, 0o600);
 	t.true(checkDestinations({...settings, destinationsFile: file}).ok);
 	writeFileSync(file, '{"google": {"connections": "hunter2"');
 	const broken = checkDestinations({...settings, destinationsFile: file});
-	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: see line 1`]});
+	t.deepEqual(broken, {ok: false, problems: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: see line 1`]});
 });

@@ -22,13 +22,13 @@ const key = Buffer.alloc(32, 5);
 
 test('creates secrets.json for its owner only on the first start, and reads it on the second', t => {
 	const dataDir = folder();
-	const first = loadSecrets({dataDir, expected: false});
+	const first = loadSecrets({dataDir, isExpected: false});
 	t.is(first.current, 1);
 	t.is(first.keys[1]?.length, 32);
 	t.is(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
 	t.deepEqual(readdirSync(dataDir), ['secrets.json']);
-	t.deepEqual(loadSecrets({dataDir, expected: false}), first);
-	t.notDeepEqual(loadSecrets({dataDir: folder(), expected: false}), first);
+	t.deepEqual(loadSecrets({dataDir, isExpected: false}), first);
+	t.notDeepEqual(loadSecrets({dataDir: folder(), isExpected: false}), first);
 });
 
 test('two processes that create the file at once both get the same keys', t => {
@@ -36,10 +36,10 @@ test('two processes that create the file at once both get the same keys', t => {
 	const inner: unknown[] = [];
 	const outer = loadSecrets({
 		dataDir,
-		expected: false,
+		isExpected: false,
 		// The other process writes between this one's check and its write.
 		random(size) {
-			inner.push(loadSecrets({dataDir, expected: false, now: () => 1}));
+			inner.push(loadSecrets({dataDir, isExpected: false, now: () => 1}));
 			return Buffer.alloc(size, 9);
 		},
 	});
@@ -49,9 +49,9 @@ test('two processes that create the file at once both get the same keys', t => {
 
 test('refuses a file that others can read and says how to fix it', t => {
 	const dataDir = folder();
-	loadSecrets({dataDir, expected: false});
+	loadSecrets({dataDir, isExpected: false});
 	chmodSync(join(dataDir, 'secrets.json'), 0o640);
-	const error = t.throws(() => loadSecrets({dataDir, expected: false}), {instanceOf: ConfigError});
+	const error = t.throws(() => loadSecrets({dataDir, isExpected: false}), {instanceOf: ConfigError});
 	t.is(error?.exitCode, 78);
 	t.is(error?.message, `${dataDir}/secrets.json can be read by others: run chmod 600 ${dataDir}/secrets.json`);
 });
@@ -76,7 +76,7 @@ for (const [index, text] of damaged.entries()) {
 		const dataDir = folder();
 		const file = join(dataDir, 'secrets.json');
 		writeFileSync(file, text, {mode: 0o600});
-		t.throws(() => loadSecrets({dataDir, expected: false}), {
+		t.throws(() => loadSecrets({dataDir, isExpected: false}), {
 			instanceOf: ConfigError,
 			message: /is damaged: restore it/,
 		});
@@ -89,7 +89,7 @@ test('refuses anything but a regular file at once, even behind a symlink', t => 
 	execFileSync('mkfifo', ['-m', '600', join(fifo, 'secrets.json')]);
 	symlinkSync(join(fifo, 'secrets.json'), join(link, 'secrets.json'));
 	for (const dataDir of [fifo, link]) {
-		t.throws(() => loadSecrets({dataDir, expected: true}), {instanceOf: ConfigError, message: /is damaged/});
+		t.throws(() => loadSecrets({dataDir, isExpected: true}), {instanceOf: ConfigError, message: /is damaged/});
 	}
 });
 
@@ -97,7 +97,7 @@ test('reads every key of the file and uses the current one', t => {
 	const dataDir = folder();
 	const keys = {1: key.toString('base64'), 255: Buffer.alloc(32, 6).toString('base64')};
 	writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({version: 1, current: 255, keys}), {mode: 0o600});
-	t.deepEqual(loadSecrets({dataDir, expected: false}), {
+	t.deepEqual(loadSecrets({dataDir, isExpected: false}), {
 		current: 255,
 		keys: {1: new Uint8Array(key), 255: new Uint8Array(32).fill(6)},
 	});
@@ -105,7 +105,7 @@ test('reads every key of the file and uses the current one', t => {
 
 test('does not recreate a lost file', t => {
 	const dataDir = folder();
-	const error = t.throws(() => loadSecrets({dataDir, expected: true}), {instanceOf: ConfigError});
+	const error = t.throws(() => loadSecrets({dataDir, isExpected: true}), {instanceOf: ConfigError});
 	t.regex(error?.message ?? '', /secrets\.json is missing, .*: restore it from a backup$/);
 	t.is(error?.exitCode, 78);
 	t.deepEqual(readdirSync(dataDir), []);
@@ -113,11 +113,11 @@ test('does not recreate a lost file', t => {
 
 test('a new key becomes the current one, retains the earlier ones and stays private', t => {
 	const dataDir = folder();
-	const first = loadSecrets({dataDir, expected: false});
+	const first = loadSecrets({dataDir, isExpected: false});
 	const second = addSecret(dataDir, []);
 	t.is(second.current, 2);
 	t.deepEqual(second.keys[1], first.keys[1]);
-	t.deepEqual(loadSecrets({dataDir, expected: true}), second);
+	t.deepEqual(loadSecrets({dataDir, isExpected: true}), second);
 	t.is(addSecret(dataDir, [2, 7]).current, 8);
 	t.deepEqual(readdirSync(dataDir), ['secrets.json']);
 	t.is(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
@@ -133,7 +133,7 @@ test('does not reuse a key ID that is in use', t => {
 test('refuses a folder in place of the file', t => {
 	const dataDir = folder();
 	mkdirSync(join(dataDir, 'secrets.json'), {mode: 0o700});
-	t.throws(() => loadSecrets({dataDir, expected: false}), {instanceOf: ConfigError, message: /is damaged/});
+	t.throws(() => loadSecrets({dataDir, isExpected: false}), {instanceOf: ConfigError, message: /is damaged/});
 });
 
 const texts = fc.oneof(

@@ -58,7 +58,7 @@ test('uses the defaults if nothing is set', t => {
 	});
 	t.deepEqual(settings.smtpTimeouts, smtpTimeoutDefaults);
 	t.deepEqual(new Set(Object.values(sources)), new Set(['default']));
-	t.is(loaded({}, {terminal: true}).settings.logFormat, 'pretty');
+	t.is(loaded({}, {isTerminal: true}).settings.logFormat, 'pretty');
 });
 
 test('the environment overrides .env, which overrides the defaults', t => {

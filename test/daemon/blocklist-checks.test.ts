@@ -73,7 +73,7 @@ storeTest(test, 'looks up addresses and verified domains every hour', async (t, 
 	const {tools, dns, daemon, verify, states, listed, asked} = await prepare(t, store);
 	dns.zone['14.215.184.93.list.test'] = {a: ['127.0.0.2'], txt: ['spam since May']};
 	const checks = daemon([address, '127.0.0.1', '10.0.0.7', 'fd00::1']);
-	await checks.look();
+	await checks.check();
 	t.deepEqual(
 		await states(),
 		[`${address} list.test: listed`],
@@ -94,13 +94,13 @@ storeTest(test, 'looks up addresses and verified domains every hour', async (t, 
 
 	await verify();
 	tools.advance(hour - 1);
-	await checks.look();
+	await checks.check();
 	t.is(asked('14.215.184.93.list.test'), 1);
 	t.deepEqual(await states(), [`${address} list.test: listed`, 'shop.example names.test: clear']);
 	t.is(asked('shop.example.names.test'), 1, 'two workspaces have it');
 
 	tools.advance(1);
-	await checks.look();
+	await checks.check();
 	t.is(asked('14.215.184.93.list.test'), 2);
 	t.is(asked('shop.example.names.test'), 1);
 	t.like((await listed())[0], {since: start, checked_at: storeTime(tools.clock.now())});
@@ -108,12 +108,12 @@ storeTest(test, 'looks up addresses and verified domains every hour', async (t, 
 	delete dns.zone['14.215.184.93.list.test'];
 	dns.zone['shop.example.names.test'] = {a: ['127.0.0.2']};
 	tools.advance(hour);
-	await checks.look();
+	await checks.check();
 	t.deepEqual(await states(), [`${address} list.test: clear`, 'shop.example names.test: listed']);
 	t.is((await listed())[0]?.since, storeTime(tools.clock.now()));
 
 	await verify('failed');
-	await checks.look();
+	await checks.check();
 	t.deepEqual(await states(), [`${address} list.test: clear`], 'the domain is no source any more');
 });
 
@@ -121,23 +121,23 @@ storeTest(test, 'keeps a listing for a day if the list stops responding', async 
 	const {tools, dns, daemon, states, listed} = await prepare(t, store);
 	dns.zone['14.215.184.93.list.test'] = {a: ['127.0.0.2']};
 	const checks = daemon([address]);
-	await checks.look();
+	await checks.check();
 	const [before] = await listed();
 	for (const failure of ['servfail', {a: ['127.255.255.254']}] as const) {
 		dns.zone['14.215.184.93.list.test'] = failure;
 		tools.advance(hour);
-		await checks.look();
+		await checks.check();
 		const asked = storeTime(tools.clock.now());
 		t.deepEqual(await listed(), [{...(before as NonNullable<typeof before>), asked_at: asked}]);
 	}
 	for (let hours = 3; hours <= 24; hours++) {
 		tools.advance(hour);
-		await checks.look();
+		await checks.check();
 	}
 	t.deepEqual(await states(), [`${address} list.test: refused`]);
 	dns.zone['14.215.184.93.list.test'] = 'servfail';
 	tools.advance(hour);
-	await checks.look();
+	await checks.check();
 	t.deepEqual(await states(), [`${address} list.test: unknown`]);
 });
 
@@ -146,9 +146,9 @@ storeTest(test, 'each node looks up its own addresses, and one node each domain'
 	await verify();
 	dns.zone['15.215.184.93.list.test'] = {a: ['127.0.0.2']};
 	const first = daemon([address]);
-	await first.look();
+	await first.check();
 	if (!store.dialect.isShared) {
-		await daemon([other]).look();
+		await daemon([other]).check();
 		t.deepEqual(
 			await states(),
 			[`${other} list.test: listed`, 'shop.example names.test: clear'],
@@ -157,18 +157,18 @@ storeTest(test, 'each node looks up its own addresses, and one node each domain'
 		return;
 	}
 	const second = daemon([other]);
-	await second.look();
+	await second.check();
 	const all = [`${address} list.test: clear`, `${other} list.test: listed`, 'shop.example names.test: clear'];
 	t.deepEqual(await states(), all);
 	t.is(asked('shop.example.names.test'), 1);
 	tools.advance(hour);
-	await Promise.all([second.look(), first.look()]);
+	await Promise.all([second.check(), first.check()]);
 	t.deepEqual(await states(), all);
 	// The second node has stopped, so no node looks up its address.
 	await second.stop();
 	for (let hours = 0; hours < 3; hours++) {
 		tools.advance(hour);
-		await first.look();
+		await first.check();
 	}
 	t.deepEqual(await states(), [`${address} list.test: clear`, 'shop.example names.test: clear']);
 	t.is((await listBlocklistings(store.reader, 0)).length, 2, 'its row is removed');
@@ -182,7 +182,7 @@ storeTest(
 		await verify();
 		dns.zone['shop.example.names.test'] = 'timeout';
 		const checks = daemon([address], 'relay');
-		const looking = checks.look();
+		const looking = checks.check();
 		while (!dns.queries.includes('A shop.example.names.test')) {
 			await new Promise(resolve => setImmediate(resolve));
 		}

@@ -28,8 +28,8 @@ test('writes daemon.json before logging that it listens', async t => {
 		},
 	};
 	const held = await openData(settings, {asRoot: true});
-	const log = createLog({level: 'info', format: 'json', colour: false, destination});
-	const daemon = await startDaemon({settings, version: '1.2.3', held, log, returnPathChosen: false});
+	const log = createLog({level: 'info', format: 'json', hasColors: false, destination});
+	const daemon = await startDaemon({settings, version: '1.2.3', held, log, isReturnPathDomainSet: false});
 	await daemon.stop();
 	t.is(found, daemon.http);
 });

@@ -60,7 +60,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 		storeFailed(error) {
 			throw error;
 		},
-		infrastructure: {tried: () => null},
+		infrastructure: {countAttempt: () => null},
 		clock: tools.clock,
 	});
 	const daemon = () => {
@@ -127,18 +127,18 @@ storeTest(test, 'verifies a domain and its senders once DNS shows the record', a
 	await write(trx => addSender(trx, tools, testVault, sender));
 	await write(trx => addSender(trx, tools, testVault, trusted));
 	await insertEndpoint(store, workspaceId, {events: ['domain_changed']});
-	await checks.look();
+	await checks.checkDue();
 	t.like(await read(), {state: 'pending', failures: 1, checked_at: '2026-06-09T10:00:00.000Z'});
 	const asked = servers[0]?.queries.length as number;
 	t.true(asked > 0);
 	tools.advance(minute - 1);
-	await checks.look();
+	await checks.checkDue();
 	t.is(servers[0]?.queries.length, asked, 'it is not due');
 
 	publish(zone, (await records()).slice(0, 1));
 	const before = await readGeneration(store.reader);
 	tools.advance(1);
-	await checks.look();
+	await checks.checkDue();
 	t.like(await read(), {
 		state: 'verified',
 		verified_at: '2026-06-09T10:01:00.000Z',
@@ -153,7 +153,7 @@ storeTest(test, 'verifies a domain and its senders once DNS shows the record', a
 	delete zone['_mailctl.shop.example'];
 	for (const wait of [day, hour, 72 * hour]) {
 		tools.advance(wait);
-		await checks.look();
+		await checks.checkDue();
 	}
 	t.like(await read(), {state: 'failed', verified_at: null, failures: 3});
 	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {verified_at: null});
@@ -186,14 +186,14 @@ storeTest(test, 'verifies a domain and its senders once DNS shows the record', a
 storeTest(test, 'a DNS failure does not count against the domain', async (t, store) => {
 	const {tools, zone, checks, read, records} = await prepare(t, store);
 	publish(zone, await records());
-	await checks.look();
+	await checks.checkDue();
 	t.like(await read(), {state: 'verified', return_path_at: '2026-06-09T10:00:00.000Z'});
 	for (const {name} of await records()) {
 		zone[name] = 'servfail';
 	}
 	for (let days = 0; days < 5; days++) {
 		tools.advance(day);
-		await checks.look();
+		await checks.checkDue();
 	}
 	t.like(await read(), {state: 'verified', failures: 0, return_path_at: '2026-06-09T10:00:00.000Z'});
 	t.is((await read()).checked_at, '2026-06-14T10:00:00.000Z', 'it was asked');
@@ -204,11 +204,11 @@ storeTest(test, 'does not use a foreign return path that an older version accept
 	const elsewhere = {return_path_domain: 'bounce.victim.example'};
 	await write(trx => trx('domains').update(elsewhere));
 	publish(zone, await records());
-	await checks.look();
+	await checks.checkDue();
 	t.like(await read(), {state: 'verified', return_path_at: null});
 	await write(trx => trx('domains').update({return_path_at: '2026-06-09T10:00:00.000Z'}));
 	tools.advance(day);
-	await checks.look();
+	await checks.checkDue();
 	t.like(await read(), {...elsewhere, return_path_at: null});
 });
 
@@ -216,18 +216,18 @@ storeTest(test, 'one DNS server with the record verifies a domain, but a new key
 	const second: Zone = {};
 	const {tools, write, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);
 	publish(second, await records());
-	await checks.look();
+	await checks.checkDue();
 	t.is((await read()).state, 'verified');
 
 	const domain = await read();
 	await write(trx => rotateKeys(trx, tools, testVault, {domain, keys, selector: null}));
 	publish(second, await records());
 	tools.advance(minute);
-	await checks.look();
+	await checks.checkDue();
 	t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the other server lacks the new keys');
 	publish(zone, await records());
 	tools.advance(minute);
-	await checks.look();
+	await checks.checkDue();
 	t.deepEqual(await selectors(), ['mc3', 'mc4']);
 });
 
@@ -237,7 +237,7 @@ storeTest(
 	async (t, store) => {
 		const {tools, write, zone, checks, lines, read, records, selectors} = await prepare(t, store);
 		publish(zone, await records());
-		await checks.look();
+		await checks.checkDue();
 		const domain = await read();
 		const fresh = await generateSigningKeys();
 		const rotate = (more: SigningKeys) =>
@@ -246,14 +246,14 @@ storeTest(
 		t.deepEqual(await rotate(keys), {kind: 'under_way', selectors: ['mc3', 'mc4']});
 		zone['mc3._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
 		tools.advance(minute);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await selectors(), ['mc1', 'mc2']);
 
 		const [rsa] = (await records()).filter(({key}) => key?.state === 'pending');
 		delete zone['mc3._domainkey.shop.example'];
 		publish(zone, rsa === undefined ? [] : [rsa]);
 		tools.advance(minute);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual((await selectors()).toSorted(), ['mc2', 'mc3'], 'each key by itself');
 		t.deepEqual(
 			lines.filter(({event}) => event === 'domain_key').map(({selector}) => selector),
@@ -264,7 +264,7 @@ storeTest(
 			(await records()).filter(({key}) => key?.state === 'pending'),
 		);
 		tools.advance(minute);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await selectors(), ['mc3', 'mc4']);
 		t.like(await rotate(keys), {kind: 'begun', keys: [{selector: 'mc5'}, {selector: 'mc6'}]});
 
@@ -272,15 +272,15 @@ storeTest(
 		zone['mc2._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
 		const kept = async () => (await listDkimKeys(store.reader, domain.id)).map(({selector}) => selector);
 		tools.advance(13 * day);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await kept(), ['mc1', 'mc2', 'mc3', 'mc4', 'mc5', 'mc6']);
 		zone['mc1._domainkey.shop.example'] = 'servfail';
 		tools.advance(2 * day);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await kept(), ['mc1', 'mc3', 'mc4', 'mc5', 'mc6'], 'who knows whether mc1 is still there');
 		delete zone['mc1._domainkey.shop.example'];
 		tools.advance(day);
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await kept(), ['mc3', 'mc4', 'mc5', 'mc6']);
 	},
 );
@@ -299,18 +299,18 @@ storeTest(test, 'uses the domain’s own return path while DNS shows its MX and 
 		zone,
 		(await records()).filter(({purpose}) => purpose === 'ownership' || purpose === 'return_path'),
 	);
-	await checks.look();
+	await checks.checkDue();
 	t.is(await used(), null, 'SPF is missing');
 	publish(
 		zone,
 		(await records()).filter(({purpose}) => purpose === 'spf'),
 	);
 	tools.advance(minute);
-	await checks.look();
+	await checks.checkDue();
 	t.is(await used(), 'bounce.shop.example');
 	zone['bounce.shop.example'] = {mx: [[10, 'mx.other.example']]};
 	tools.advance(day);
-	await checks.look();
+	await checks.checkDue();
 	t.is(await used(), null, 'bounces would be lost');
 	t.deepEqual(
 		lines.filter(({event}) => event === 'domain_return_path').map(each => each.used),
@@ -329,7 +329,7 @@ storeTest(
 		const added = await write(trx => addDomain(trx, tools, testVault, input));
 		const signing = async () =>
 			await findDomainSigning(store.reader, added?.domain.id as string, storeTime(tools.clock.now()));
-		await checks.look();
+		await checks.checkDue();
 		t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the owner signs');
 		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null, linkHost: null});
 		// Messages of a sender verified by the operator are signed, as before anything is published.
@@ -342,7 +342,7 @@ storeTest(
 		};
 		await write(trx => addSender(trx, tools, testVault, sender));
 		tools.advance(minute);
-		await checks.look();
+		await checks.checkDue();
 		t.like(await signing(), {keyIds: added?.keys.map(({id}) => id) ?? [], returnPathDomain: null});
 	},
 );
@@ -351,15 +351,15 @@ storeTest(test, 'each key signs once DNS has shown it', async (t, store) => {
 	const {tools, zone, checks, records, selectors} = await prepare(t, store);
 	const [ownership, rsa, , ...rest] = await records();
 	publish(zone, ownership === undefined ? [] : [ownership, ...rest]);
-	await checks.look();
+	await checks.checkDue();
 	t.deepEqual(await selectors(), []);
 	publish(zone, rsa === undefined ? [] : [rsa]);
 	tools.advance(minute);
-	await checks.look();
+	await checks.checkDue();
 	t.deepEqual(await selectors(), ['mc1'], 'it is looked for again, though all else is there');
 	delete zone['mc1._domainkey.shop.example'];
 	tools.advance(day);
-	await checks.look();
+	await checks.checkDue();
 	t.deepEqual(await selectors(), ['mc1']);
 });
 
@@ -370,7 +370,7 @@ storeTest(test, 'only one of two nodes checks each domain', async (t, store) => 
 		await add(name);
 	}
 	const other = daemon();
-	await Promise.all([checks.look(), other.look(), checks.look()]);
+	await Promise.all([checks.checkDue(), other.checkDue(), checks.checkDue()]);
 	t.deepEqual(checked.map(({domain}) => domain.name).toSorted(), names.toSorted());
 	t.is((await read('d6.example')).failures, 1);
 });
@@ -379,7 +379,7 @@ storeTest(test, 'a check that is running when the daemon stops writes nothing', 
 	const {zone, checks, checked, read, records} = await prepare(t, store);
 	publish(zone, await records());
 	zone['_dmarc.shop.example'] = 'timeout';
-	const looking = checks.look();
+	const looking = checks.checkDue();
 	await checks.stop();
 	t.is((await read()).state, 'pending');
 	await looking;

@@ -23,7 +23,7 @@ async function prepare(t: ExecutionContext) {
 		string,
 	];
 	const beside = [...identifyFiles([dataDir, lock, `${lock}-shm`]), {path: secrets, identity: null}];
-	const store = await openStore({file}, {beside});
+	const store = await openStore({file}, {guardedFiles: beside});
 	t.teardown(async () => {
 		await store.close();
 		await unlock();
@@ -67,7 +67,7 @@ for (const [what, displace] of [
 		displace(file);
 		await t.throwsAsync(write(), {code: 'FILE_DISPLACED'});
 		t.false(guard.isDisplaced());
-		await guard.look();
+		await guard.check();
 		t.true(guard.isDisplaced());
 		t.deepEqual(reported, [{file, how: what}]);
 		t.is(exits(), 1);
@@ -82,7 +82,7 @@ test('writes a removed log back into the store and moves aside one that replaced
 	copyFileSync(`${file}-wal`, `${file}-copy`);
 	renameSync(`${file}-copy`, `${file}-wal`);
 	await t.throwsAsync(write(), {code: 'FILE_DISPLACED'});
-	await guard.look();
+	await guard.check();
 	t.deepEqual(reported, [{file: `${file}-wal`, how: 'replaced'}]);
 	t.is(exits(), 1);
 	t.false(existsSync(`${file}-wal`));
@@ -95,7 +95,7 @@ test('writes nothing in place of a moved folder', async t => {
 	const {dataDir, file, reported, guard, write, workspaceId, exits} = await prepare(t);
 	renameSync(dataDir, `${dataDir}.moved`);
 	await t.throwsAsync(write(), {code: 'FILE_DISPLACED'});
-	await guard.look();
+	await guard.check();
 	t.deepEqual(reported, [{file: dataDir, how: 'removed'}]);
 	t.is(exits(), 1);
 	t.false(existsSync(dataDir));
@@ -107,7 +107,7 @@ for (const end of ['', '-shm']) {
 	test(`exits if daemon.lock${end} is removed, since a second daemon may have started`, async t => {
 		const {lock, reported, guard, exits} = await prepare(t);
 		rmSync(`${lock}${end}`);
-		await guard.look();
+		await guard.check();
 		t.deepEqual(reported, [{file: `${lock}${end}`, how: 'removed'}]);
 		t.is(exits(), 1);
 	});
@@ -117,7 +117,7 @@ test('restores a removed secrets.json', async t => {
 	const {secrets, reported, guard, exits} = await prepare(t);
 	const {keys} = JSON.parse(readFileSync(secrets, 'utf8'));
 	rmSync(secrets);
-	await guard.look();
+	await guard.check();
 	t.deepEqual(reported, [{file: secrets, how: 'removed'}]);
 	t.is(exits(), 1);
 	t.deepEqual(JSON.parse(readFileSync(secrets, 'utf8')).keys, keys);
@@ -127,7 +127,7 @@ test('restores a removed secrets.json', async t => {
 test('does not exit because of what SQLite and other commands do with the files', async t => {
 	const {dataDir, file, store, reported, guard, write} = await prepare(t);
 	await write();
-	await store.wal?.empty();
+	await store.wal?.checkpoint();
 	await store.database.raw('vacuum');
 	await copyStore(store.reader, join(dataDir, 'copy.db'));
 	// Another process of the CLI, and the thread that writes.
@@ -138,7 +138,7 @@ test('does not exit because of what SQLite and other commands do with the files'
 	await thread.writer.transaction(trx => trx('workspaces').update({locale: 'fr'}));
 	await thread.close();
 	await write();
-	await guard.look();
+	await guard.check();
 	t.deepEqual(reported, []);
 	t.true(store.files.some(({path}) => path === `${file}-wal`));
 });
@@ -147,7 +147,7 @@ test('does not report files that were closed after the last check', async t => {
 	const {store, reported, guard, exits} = await prepare(t);
 	await guard.stop();
 	await store.close();
-	await guard.look();
+	await guard.check();
 	t.false(guard.isDisplaced());
 	t.deepEqual([reported, exits()], [[], 0]);
 });

@@ -17,8 +17,8 @@ function watched(t: ExecutionContext, least = 1000) {
 		disk,
 		async see(bytes: number) {
 			disk.free = async () => bytes;
-			await space.look();
-			return space.enough();
+			await space.check();
+			return space.hasEnough();
 		},
 	};
 }
@@ -42,8 +42,8 @@ test('keeps the last value if the system reports none, and queries a hanging one
 	const {space, disk, see} = watched(t);
 	t.false(await see(1));
 	disk.free = () => Promise.reject(new Error('ENOSYS'));
-	await space.look();
-	t.false(space.enough());
+	await space.check();
+	t.false(space.hasEnough());
 	t.is(space.free(), 1);
 	let asked = 0;
 	let answer = (_: number) => {};
@@ -53,9 +53,9 @@ test('keeps the last value if the system reports none, and queries a hanging one
 			answer = resolve;
 		});
 	};
-	const looks = [space.look(), space.look()];
+	const looks = [space.check(), space.check()];
 	answer(5000);
 	await Promise.all(looks);
 	t.is(asked, 1);
-	t.true(space.enough());
+	t.true(space.hasEnough());
 });

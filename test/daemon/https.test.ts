@@ -12,8 +12,8 @@ import {type Certificate, makeCertificate} from '../helpers/certificate.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 
-const timeouts = {headers: 300, request: 600, check: 50, rest: 50, answer: 60_000};
-const patient = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000, answer: 60_000};
+const timeouts = {headers: 300, request: 600, check: 50, drain: 50, response: 60_000};
+const patient = {headers: 60_000, request: 60_000, check: 1000, drain: 60_000, response: 60_000};
 
 type Options = Partial<Parameters<typeof createHttps>[0]> & {readonly limits?: typeof timeouts};
 
@@ -247,7 +247,7 @@ test('disconnects clients that are slow in the handshake, before a request, in i
 });
 
 test('1,000 idle clients do not lock others out: the longest idle one is disconnected', async t => {
-	const {port, asked, go} = await start(t, {most: 200, handshakeMs: 60_000});
+	const {port, asked, go} = await start(t, {max: 200, handshakeMs: 60_000});
 	const busy = ask(port, '/v1/slow');
 	await asked;
 	const ended = new Set<number>();
@@ -276,8 +276,8 @@ test('1,000 idle clients do not lock others out: the longest idle one is disconn
 });
 
 test('clients with a slow body do not lock others out, and one client can have 200 connections', async t => {
-	const few = await start(t, {most: 20});
-	const many = await start(t, {most: 300, handshakeMs: 60_000});
+	const few = await start(t, {max: 20});
+	const many = await start(t, {max: 300, handshakeMs: 60_000});
 	const clients: Socket[] = [];
 	t.teardown(() => {
 		for (const client of clients) {

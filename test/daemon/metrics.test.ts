@@ -91,7 +91,7 @@ test('exports counters and gauges of the daemon’s activity', async t => {
 	metrics.inboundRefusals.inc({reason: 'foreign'});
 	metrics.reports.inc({kind: 'dsn', action: 'failed', event: 'bounced'});
 	metrics.reports.inc({kind: 'auto_reply', action: 'none', event: 'none'});
-	metrics.kept.inc({kept: 'unmatched'});
+	metrics.inboundRetained.inc({kept: 'unmatched'});
 	metrics.submittedMails.inc(2);
 	metrics.submittedMessages.inc(3);
 	metrics.submissionRefusals.inc({reason: 'suppressed'});

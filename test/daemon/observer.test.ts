@@ -2,7 +2,7 @@ import test from 'ava';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {createLog} from '../../src/log/log.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import type {CameIn} from '../../src/mail/report.ts';
+import type {StoredInbound} from '../../src/mail/report.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
 import {InfrastructureAlarm} from '../../src/reputation/alarm.ts';
@@ -30,7 +30,7 @@ function start(level: 'debug' | 'info' = 'info') {
 			lines.push(line);
 		},
 	};
-	const {logger} = createLog({level, format: 'json', colour: false, destination});
+	const {logger} = createLog({level, format: 'json', hasColors: false, destination});
 	const time = {now: 0};
 	const counted: AttemptResult[] = [];
 	const observer = createObserver({
@@ -54,7 +54,7 @@ function start(level: 'debug' | 'info' = 'info') {
 function relayed(...attempts: Attempt[]): JudgedTry {
 	const outcome = {kind: 'relayed'} as const;
 	return {
-		...{recipient, made: null, crashes: 0},
+		...{recipient, rendered: null, crashes: 0},
 		result: {recipientId: recipient.id, outcome, attempts: [...attempts, accepted], sentAt: at, at},
 		verdict: {state: 'sent', attempts: 1, nextAttemptAt: null, outcome, event: null},
 	};
@@ -124,7 +124,7 @@ test('logs a report with its recipient, contents and outcome', t => {
 	const about = {isNew: true, messageId: 'msg_1', recipient: 'ann@shop.example', workspaceId: 'ws_1'};
 	const report = {host: 'mx.example', code: 550, status: '5.1.1', reason: 'x'.repeat(2000), category: 'unknown_user'};
 	observer.inboundRead(
-		{id: '0123456789abcdef'.repeat(4), source: 'smtp'} as CameIn,
+		{id: '0123456789abcdef'.repeat(4), source: 'smtp'} as StoredInbound,
 		{kind: 'dsn', reports: [], fault: null} as never,
 		{
 			about: [

@@ -178,7 +178,7 @@ test('disconnects slow clients, and idle ones do not lock others out', async t =
 	const ended = new Promise(resolve => void slow.resume().once('close', resolve));
 	slow.write('GET / HTTP/1.1\r\nHost: mail.exa');
 	await ended;
-	const crowded = await start(t, {most: 50});
+	const crowded = await start(t, {max: 50});
 	const clients = Array.from({length: 300}, () => connect(crowded.port, '127.0.0.1').on('error', () => undefined));
 	await Promise.all(clients.map(client => once(client, 'connect')));
 	t.regex(await rawHttp(crowded.port, get('mail.example', '/')), /^HTTP\/1\.1 308 /);

@@ -253,7 +253,7 @@ storeTest(
 	'retains the newest inbound messages within both limits and 30 days, and processed ones for 7 days',
 	async (t, store) => {
 		const now = Date.UTC(2026, 10, 21);
-		const step = async (caps: {mails: number; bytes: number}) => {
+		const step = async (caps: {messages: number; bytes: number}) => {
 			const next = inboundTask({store, clock: {now: () => now}, caps, rowsPerStep: 3}).begin();
 			while (await next()) {}
 		};
@@ -281,11 +281,11 @@ storeTest(
 		await insert('old read', 8, null);
 		await insert('old and unread', 100, null, false);
 		const left = async () => await store.reader('inbound').orderBy('received_at', 'desc').pluck('id');
-		await step({mails: 100, bytes: 1000});
+		await step({messages: 100, bytes: 1000});
 		t.is((await left()).length, 22);
-		await step({mails: 12, bytes: 1000});
+		await step({messages: 12, bytes: 1000});
 		t.deepEqual((await left()).filter(id => id.startsWith('kept')).at(-1), 'kept 11');
-		await step({mails: 12, bytes: 59});
+		await step({messages: 12, bytes: 59});
 		const newest = ['kept 00', 'kept 01', 'kept 02', 'kept 03', 'kept 04'];
 		t.deepEqual((await left()).toSorted(), [...newest, 'old and unread', 'read']);
 	},
@@ -307,11 +307,12 @@ storeTest(test, 'a flood of reports does not displace messages to the operator, 
 		}));
 	await store.database('inbound').insert([...mails('operator', 5, 9), ...mails('unmatched', 60, 1)]);
 	const left = async (kept: string) => Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
-	const trim = (caps: {mails: number; bytes: number}) => store.writer.transaction(trx => trimKept(trx, caps, 1000));
-	t.is(await trim({mails: 50, bytes: 1000}), 10);
+	const trim = (caps: {messages: number; bytes: number}) =>
+		store.writer.transaction(trx => trimKept(trx, caps, 1000));
+	t.is(await trim({messages: 50, bytes: 1000}), 10);
 	t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
 	await store.database('inbound').insert(mails('operator', 30, 0).map(mail => ({...mail, id: `new ${mail.id}`})));
-	t.is(await trim({mails: 50, bytes: 1000}), 30);
+	t.is(await trim({messages: 50, bytes: 1000}), 30);
 	t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
 });
 
@@ -319,7 +320,7 @@ storeTest(test, 'the sweep of inbound messages scans no whole table', async (t, 
 	const mail = {digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept: 'unmatched'};
 	await store.database('inbound').insert({...mail, id: 'x', received_at: 'x', read_at: 'x'});
 	const plans = await plansDuring(store, engine, async () => {
-		const next = inboundTask({store, clock: {now: () => Date.now()}, caps: {mails: -1, bytes: -1}}).begin();
+		const next = inboundTask({store, clock: {now: () => Date.now()}, caps: {messages: -1, bytes: -1}}).begin();
 		await next();
 	});
 	t.true(plans.length > 2);
@@ -379,7 +380,7 @@ storeTest(test, 'returns free pages to the file system in steps, down to a tenth
 	t.is(wal?.bytes(), 0);
 
 	await database('ballast').insert({bytes: Buffer.alloc(400_000)});
-	await wal?.empty();
+	await wal?.checkpoint();
 	await database('ballast').delete();
 	await other.database.raw('begin');
 	await other.database('workspaces').count();

@@ -1,7 +1,7 @@
 import {gunzipSync} from 'node:zlib';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
-import {sendBeside} from '../../src/alerts/send.ts';
+import {sendDirectly} from '../../src/alerts/send.ts';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {mailboxOf, reportAddresses, tlsReportMail} from '../../src/daemon/tls-reports.ts';
@@ -138,8 +138,8 @@ test('delivers a report even if TLS is broken', async t => {
 	}
 	const mail = {raw: 'Subject: x\r\n\r\nx\r\n', envelope: {from: '', to: 'r@b.example'}};
 	const options = {settings: loaded.settings, clock: systemClock, resolver};
-	await t.throwsAsync(sendBeside(options, 'r@b.example', mail));
-	await sendBeside(options, 'r@b.example', mail, true);
+	await t.throwsAsync(sendDirectly(options, 'r@b.example', mail));
+	await sendDirectly(options, 'r@b.example', mail, true);
 	t.is(mx.count(), 1);
 	t.true(mx.connections.some(({commands}) => commands.includes('MAIL FROM:<>')));
 });

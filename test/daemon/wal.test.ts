@@ -25,13 +25,13 @@ async function watched(t: ExecutionContext) {
 	const other = await openStore({file: wal.file.replace(/-wal$/, '')});
 	t.teardown(() => other.close());
 	await store.database.schema.createTable('scratch', table => table.binary('content'));
-	await wal.empty();
+	await wal.checkpoint();
 	const reported: string[] = [];
 	const note = ({event, bytes}: {event: string; bytes: number}) =>
 		void reported.push(`${event === 'wal_large' ? 'large' : 'emptied'} ${bytes}`);
 	const watch = watchWal({
 		wal,
-		most,
+		max: most,
 		lookMs: noLooks,
 		logger: {warn: note, info: note} as never,
 		storeFailed: error => t.fail(String(error)),
@@ -103,7 +103,7 @@ test('reports an error of the check and repeats the check', async t => {
 				throw fault;
 			},
 			hold() {},
-			empty: async () => true,
+			checkpoint: async () => true,
 		},
 		logger: {warn: () => t.fail(), info: () => t.fail()} as never,
 		storeFailed: error => void reported.push(error),
@@ -119,7 +119,7 @@ test('emptying the log does not block writers while there is a reader', async t 
 	const leave = await read();
 	await write(small);
 	const state = {isOver: false};
-	const emptying = wal.empty().finally(() => {
+	const emptying = wal.checkpoint().finally(() => {
 		state.isOver = true;
 	});
 	// A write would fail if emptying held the write lock until the reader is done.
@@ -128,7 +128,7 @@ test('emptying the log does not block writers while there is a reader', async t 
 	} while (!state.isOver);
 	t.false(await emptying);
 	await leave();
-	t.true(await wal.empty());
+	t.true(await wal.checkpoint());
 	t.is(wal.bytes(), 0);
 });
 
@@ -136,10 +136,10 @@ test('an open transaction survives emptying the log without losing anything', as
 	const {wal, store} = await watched(t);
 	await store.writer.transaction(async trx => {
 		await trx('scratch').insert({content: 'before'});
-		t.false(await wal.empty());
+		t.false(await wal.checkpoint());
 		await trx('scratch').insert({content: 'after'});
 	});
-	t.true(await wal.empty());
+	t.true(await wal.checkpoint());
 	t.is(wal.bytes(), 0);
 	t.deepEqual(await store.reader('scratch').pluck('content'), ['before', 'after']);
 });
@@ -158,7 +158,7 @@ test('the log can be emptied between two pages of an export, which stays complet
 	for await (const page of exportPages(store.reader, {workspaceId, mode: 'live', reason: undefined})) {
 		exported.push(...page.map(({id}) => id));
 		await write(small);
-		t.true(await wal.empty());
+		t.true(await wal.checkpoint());
 		t.is(wal.bytes(), 0);
 	}
 	t.deepEqual(exported, ids.toReversed());
@@ -166,8 +166,8 @@ test('the log can be emptied between two pages of an export, which stays complet
 
 test('doctor warns about a large log and names the file', async t => {
 	const {wal} = await watched(t);
-	t.like(await walCheck(wal).look(), [{status: 'ok', fix: ''}]);
-	const [found] = await walCheck({...wal, bytes: () => 800 * 1024 * 1024}).look();
+	t.like(await walCheck(wal).run(), [{status: 'ok', fix: ''}]);
+	const [found] = await walCheck({...wal, bytes: () => 800 * 1024 * 1024}).run();
 	t.is(found?.status, 'warn');
 	t.regex(found?.detail ?? '', /mailctl\.db-wal is 800 MB/);
 	t.regex(found?.fix ?? '', /fuser -v \S+mailctl\.db-wal/);

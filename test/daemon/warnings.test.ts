@@ -16,7 +16,7 @@ function warned(changes: Partial<typeof settings>, inContainer: boolean): Array<
 	const lines: string[] = [];
 	const logger = pino({base: null}, {write: (line: string) => void lines.push(line)});
 	const publicUrl = changes.publicUrl ?? 'http://127.0.0.1:8125';
-	warnAtStart({settings: {...settings, ...changes}, publicUrl, inContainer, logger});
+	warnAtStart({settings: {...settings, ...changes}, publicUrl, isInContainer: inContainer, logger});
 	return lines.map(line => JSON.parse(line));
 }
 

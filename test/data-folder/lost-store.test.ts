@@ -62,7 +62,7 @@ test('repeats a first start that died before its store was complete', async t =>
 	const {dataDir} = settings;
 	mkdirSync(dataDir, {mode: 0o700});
 	await (await openStore({file: join(dataDir, 'mailctl.db')})).close();
-	loadSecrets({dataDir, expected: false});
+	loadSecrets({dataDir, isExpected: false});
 	const held = await openData(settings, {asRoot: true});
 	t.deepEqual(await held.store.reader('workspaces'), []);
 	await held.release();

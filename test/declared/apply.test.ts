@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {differences, type Made, perform} from '../../src/declared/apply.ts';
-import type {WantedWorkspace} from '../../src/declared/document.ts';
+import {type ChangeResult, differences, perform} from '../../src/declared/apply.ts';
+import type {DeclaredWorkspace} from '../../src/declared/document.ts';
 import {declared, readState} from '../../src/declared/state.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
@@ -22,18 +22,18 @@ function applying(store: Store) {
 	};
 	return {
 		read,
-		async apply(wanted: WantedWorkspace) {
-			const {changes, faults} = differences(await read(wanted.name), wanted, {now, urlFault: () => null});
-			const made: Made[] = [];
+		async apply(wanted: DeclaredWorkspace) {
+			const {changes, problems} = differences(await read(wanted.name), wanted, {now, urlProblem: () => null});
+			const made: ChangeResult[] = [];
 			for (const change of changes) {
 				made.push(await perform(parts, change));
 			}
-			return {faults, made, told: changes.map(({action, kind, name}) => `${action} ${kind} ${name}`)};
+			return {faults: problems, made, told: changes.map(({action, kind, name}) => `${action} ${kind} ${name}`)};
 		},
 	};
 }
 
-const shop: WantedWorkspace = {
+const shop: DeclaredWorkspace = {
 	name: 'shop',
 	settings: {
 		locale: 'de',
@@ -109,7 +109,7 @@ sqliteTest(test, 'changes what differs in place and records each change separate
 		...(await store.reader('topics').pluck('id')),
 	];
 	const before = await ids();
-	const wanted: WantedWorkspace = {
+	const wanted: DeclaredWorkspace = {
 		...exported,
 		settings: {...exported.settings, locale: 'en', track_opens: false, branding: {accent: null}},
 		senders: [
@@ -184,7 +184,7 @@ storeTest(test, 'does not report success for objects that were removed meanwhile
 	const {changes} = differences(
 		known,
 		{...exported, topics: [], senders: [], webhooks: []},
-		{now: storeTime(0), urlFault: () => null},
+		{now: storeTime(0), urlProblem: () => null},
 	);
 	await apply({...exported, topics: [], senders: [], webhooks: []});
 	const tools = testTools();

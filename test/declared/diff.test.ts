@@ -1,12 +1,12 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {differences} from '../../src/declared/apply.ts';
-import type {WantedWorkspace} from '../../src/declared/document.ts';
+import type {DeclaredWorkspace} from '../../src/declared/document.ts';
 import {declared, type WorkspaceState} from '../../src/declared/state.ts';
 
 const rules = {
 	now: '2026-06-09T10:00:00.000Z',
-	urlFault: (url: string) => (url.includes('nix') ? 'must be good' : null),
+	urlProblem: (url: string) => (url.includes('nix') ? 'must be good' : null),
 };
 
 const state: WorkspaceState = {
@@ -69,13 +69,13 @@ const state: WorkspaceState = {
 };
 
 /** Lists changes such as `add topic news` with the fields that differ, then the errors. */
-function told(wanted: Omit<WantedWorkspace, 'name'>, known: WorkspaceState | null = state) {
-	const {changes, faults} = differences(known ?? undefined, {name: 'shop', ...wanted}, rules);
+function told(wanted: Omit<DeclaredWorkspace, 'name'>, known: WorkspaceState | null = state) {
+	const {changes, problems} = differences(known ?? undefined, {name: 'shop', ...wanted}, rules);
 	return [
 		...changes.map(({action, kind, name, fields}) =>
 			[`${action} ${kind} ${name}`, ...Object.keys(fields)].join(' '),
 		),
-		...faults.map(({path, message}) => `${path.join('.')} ${message}`),
+		...problems.map(({path, message}) => `${path.join('.')} ${message}`),
 	];
 }
 
@@ -122,8 +122,8 @@ test('lists the fields that differ with their old values', t => {
 		],
 	);
 	const {changes} = differences(state, {name: 'shop', settings: {locale: 'en', track_opens: true}}, rules);
-	t.like(changes[0], {fields: {locale: {from: 'de', to: 'en'}}, wanted: {locale: 'en'}});
-	t.false('track_opens' in (changes[0] as {wanted: object}).wanted, 'opens are recorded since when they were');
+	t.like(changes[0], {fields: {locale: {from: 'de', to: 'en'}}, declared: {locale: 'en'}});
+	t.false('track_opens' in (changes[0] as {declared: object}).declared, 'opens are recorded since when they were');
 });
 
 test('reports impossible changes with their path', t => {
@@ -146,7 +146,7 @@ test('accepts a masked password only if the rest matches the stored one', t => {
 	const {changes} = differences(state, {name: 'shop', settings: {route: 'smtp://u:geheim@a.example'}}, rules);
 	t.like(changes[0], {
 		fields: {route: {from: 'smtp://u:***@a.example', to: 'smtp://u:***@a.example'}},
-		wanted: {route: 'smtp://u:geheim@a.example'},
+		declared: {route: 'smtp://u:geheim@a.example'},
 	});
 });
 

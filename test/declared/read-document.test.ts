@@ -7,7 +7,7 @@ import {anyChar} from '../helpers/any-char.ts';
 
 function faultsOf(text: string): readonly string[] {
 	const read = readDocument(text);
-	return read.ok ? [] : read.faults;
+	return read.ok ? [] : read.problems;
 }
 
 const good = `version: 1
@@ -171,9 +171,9 @@ test('never throws, and reports each error with a line of the text', t => {
 				const lines = text.split('\n').length;
 				const wrong = read.ok
 					? []
-					: read.faults.filter(fault => !(Number(/^line (\d+): ./su.exec(fault)?.[1] ?? 0) <= lines + 1));
+					: read.problems.filter(fault => !(Number(/^line (\d+): ./su.exec(fault)?.[1] ?? 0) <= lines + 1));
 				t.deepEqual(wrong, []);
-				t.true(read.ok || read.faults.length > 0);
+				t.true(read.ok || read.problems.length > 0);
 			},
 		),
 		{numRuns: 500},

@@ -60,7 +60,7 @@ for (const [api, status, body, type, expected] of rows) {
 		const {phase, code, text: line} = readApiAnswer(api, {status, headers: {'x-amzn-errortype': type}, body: text});
 		const reply = smtpReply(code, [line]);
 		t.is(reply.enhanced?.[0], String(code)[0]);
-		const circumstances = {host: 'api.test', relay: true, tlsFailed: false, plainHelo: false, classify};
+		const circumstances = {host: 'api.test', isRelay: true, hasTlsFailed: false, isHeloOnly: false, classify};
 		const {outcome, next} = verdict({by: 'reply', phase, reply}, circumstances);
 		const category = 'category' in outcome ? outcome.category : '';
 		const said = `${outcome.kind} ${category}${outcome.kind === 'bounced' && outcome.suppresses ? ' !' : ''}`;
@@ -88,7 +88,7 @@ test('reads the provider’s message id, which its events refer to', t => {
 
 test('passes Retry-After on to the retry schedule', t => {
 	const {text} = readApiAnswer('ses', {status: 429, headers: {'retry-after': '90'}, body: '{}'});
-	const circumstances = {host: 'api.test', relay: true, tlsFailed: false, plainHelo: false, classify};
+	const circumstances = {host: 'api.test', isRelay: true, hasTlsFailed: false, isHeloOnly: false, classify};
 	const {outcome} = verdict({by: 'reply', phase: 'dot', reply: smtpReply(421, [text])}, circumstances);
 	t.like(outcome, {kind: 'deferred', waitMs: 90_000});
 });

@@ -214,11 +214,11 @@ test('bounces on NXDOMAIN only if a second lookup confirms it', async t => {
 	const {hosts, dns} = await start(t, {});
 	const first = (await hosts('gone.test')) as NoHost;
 	t.like(first, {outcome: {kind: 'deferred', category: 'unknown_domain', waitMs: 15 * minute}, enhanced: '4.1.2'});
-	const second = (await hosts('gone.test', {nxdomainBefore: true})) as NoHost;
+	const second = (await hosts('gone.test', {wasNxdomain: true})) as NoHost;
 	t.like(second, {outcome: {kind: 'bounced', category: 'unknown_domain', suppresses: true}, enhanced: '5.1.2'});
 	t.is(dns.queries.length, 2, 'the second answer is a new one');
 	dns.zone['gone.test'] = {a: ['8.8.8.8']};
-	t.true(Array.isArray(await hosts('gone.test', {nxdomainBefore: true})));
+	t.true(Array.isArray(await hosts('gone.test', {wasNxdomain: true})));
 });
 
 for (const [fault, timeoutMs] of [
@@ -267,7 +267,7 @@ test('bounces if no mail server has an address, but only after an hour’s wait'
 	for (const domain of ['example.test', 'only.test']) {
 		const first = (await hosts(domain)) as NoHost;
 		t.like(first, {outcome: {kind: 'deferred', category: 'no_address', waitMs: 60 * minute}, enhanced: '4.4.4'});
-		t.like((await hosts(domain, {noAddressBefore: true})) as NoHost, {
+		t.like((await hosts(domain, {hadNoAddress: true})) as NoHost, {
 			outcome: {kind: 'bounced', category: 'no_address', suppresses: false},
 			enhanced: '5.4.4',
 		});

@@ -1,9 +1,9 @@
 import test from 'ava';
-import {namesHost} from '../../src/deliver/host.ts';
+import {matchesHost} from '../../src/deliver/host.ts';
 
 test('a name matches itself, a wildcard exactly one label', t => {
-	t.true(namesHost('mx.example.test', 'mx.example.test'));
-	t.true(namesHost('*.example.test', 'mx.example.test'));
+	t.true(matchesHost('mx.example.test', 'mx.example.test'));
+	t.true(matchesHost('*.example.test', 'mx.example.test'));
 	for (const [pattern, host] of [
 		['mx.example.test', 'mx2.example.test'],
 		['mx.example.test', 'a.mx.example.test'],
@@ -14,6 +14,6 @@ test('a name matches itself, a wildcard exactly one label', t => {
 		['*.test', 'test'],
 		['example.test', 'mx.example.test'],
 	] as const) {
-		t.false(namesHost(pattern, host), `${pattern} ${host}`);
+		t.false(matchesHost(pattern, host), `${pattern} ${host}`);
 	}
 });

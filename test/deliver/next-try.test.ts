@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {findMxHosts} from '../../src/deliver/find-hosts.ts';
 import type {Host} from '../../src/deliver/host.ts';
-import type {Asked, AttemptResult} from '../../src/mail/outcome.ts';
+import type {AttemptResult, PreviousAttempt} from '../../src/mail/outcome.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../../src/net/dns.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
@@ -12,12 +12,12 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 
 type Lab = Awaited<ReturnType<typeof startLab>>;
 
-const askedBy = (n: number, {attempts}: AttemptResult): Asked[] => attempts.map(one => ({...one, n}));
+const askedBy = (n: number, {attempts}: AttemptResult): PreviousAttempt[] => attempts.map(one => ({...one, n}));
 
 /** Repeats attempts until delivery. Returns the mail servers and addresses that each attempt contacted. */
 async function tries(lab: Lab, most: number, recipientId = 'rcp_1'): Promise<string[][]> {
 	const all: string[][] = [];
-	let asked: readonly Asked[] = [];
+	let asked: readonly PreviousAttempt[] = [];
 	for (let attempt = 1; attempt <= most; attempt++) {
 		const result = await lab.deliver({recipientId, attempt, asked});
 		all.push(result.attempts.map(({host, ip}) => `${host} ${ip}`));
@@ -158,7 +158,7 @@ test('each attempt includes addresses of both families', async t => {
 		families: {of: () => Promise.resolve({v4: true, v6: true})},
 		...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
 	};
-	const asked: Asked[] = [];
+	const asked: PreviousAttempt[] = [];
 	for (let n = 1; n < 12; n++) {
 		const hosts = (await findMxHosts(
 			'example.test',
@@ -189,7 +189,7 @@ test('contacts every address of every mail server within as many attempts as the
 			const says = new Map<string, (typeof faults)[keyof typeof faults]>();
 			const seen = new Set<string>();
 			const total = hosts.reduce((sum, {addresses}) => sum + addresses, 0);
-			let asked: Asked[] = [];
+			let asked: PreviousAttempt[] = [];
 			for (let n = 1; n <= total && seen.size < total; n++) {
 				const hosts = (await findMxHosts(
 					'example.test',

@@ -46,7 +46,7 @@ test('simulated messages never leave the machine, in any mode', async t => {
 	});
 	t.is(live.outcome.kind, 'bounced');
 	t.truthy(live.sentAt);
-	t.deepEqual((await lab.deliver({simulated: true})).outcome, {kind: 'delivered'});
+	t.deepEqual((await lab.deliver({isSimulated: true})).outcome, {kind: 'delivered'});
 	t.is(lab.hosts[0]?.connections.length, 0);
 	t.deepEqual(lab.dns.queries, []);
 });

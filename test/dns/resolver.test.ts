@@ -13,7 +13,7 @@ test('queries a failing name again, unless failures are cached too', async t => 
 			servers: [server],
 			timeoutMs: 60_000,
 			tries: 1,
-			keepFailed,
+			shouldCacheFailures: keepFailed,
 			clock: systemClock,
 		});
 		for (let n = 0; n < 3; n++) {

@@ -34,7 +34,7 @@ test('distinguishes records authenticated by DNSSEC from others', async t => {
 		'plain.test': {mx: [[10, 'mx.example.test']]},
 	});
 	const name = '_25._tcp.mx.example.test';
-	t.deepEqual(await tlsa(name), {kind: 'found', authentic: true, records: [record], canonicalName: name});
+	t.deepEqual(await tlsa(name), {kind: 'found', isAuthentic: true, records: [record], canonicalName: name});
 	t.like(await mx('example.test'), {kind: 'found', authentic: true, records: ['mx.example.test']});
 	t.like(await mx('plain.test'), {kind: 'found', authentic: false, records: ['mx.example.test']});
 	t.like(await a('mx.example.test'), {kind: 'found', authentic: true, records: ['192.0.2.1']});

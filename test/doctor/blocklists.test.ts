@@ -34,7 +34,7 @@ test('reports addresses as listed, not listed or unknown', async t => {
 	const look = async (addresses: readonly string[], file = blocklistsFile) => {
 		const settings = {delivery: 'mx', sourceAddresses: [], blocklistsFile: file} as unknown as Settings;
 		const check = blocklistCheck({settings, interfaceAddresses: addresses, store: {store: null}, resolver});
-		return (await check.look()).map(({status, detail, fix}) => `${status}: ${detail}${fix && ` | ${fix}`}`);
+		return (await check.run()).map(({status, detail, fix}) => `${status}: ${detail}${fix && ` | ${fix}`}`);
 	};
 	const doubt = 'no result from zen.spamhaus.org: the list refuses this resolver';
 	t.deepEqual(await look(['93.184.215.14', '93.184.215.15']), [

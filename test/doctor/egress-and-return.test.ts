@@ -29,7 +29,7 @@ const noClient = {ask: () => Promise.reject(new Error('no API is asked'))};
 const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: new SecureContexts(undefined)};
 
 async function told(check: Check): Promise<string[]> {
-	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
+	return (await check.run()).map(({status, detail}) => `${status}: ${detail}`);
 }
 
 function routeTo({host, port}: FakeMx): Host {
@@ -96,7 +96,7 @@ test('relay: checks the login', async t => {
 	const relay: Relay = {host: mx.host, port: mx.port, secure: false, tls: 'none', user: 'u', password: 'p'};
 	const check = relayCheck([relay], reach, noClient);
 	t.regex((await told(check))[0] ?? '', /^ok: 127[.\d]+ \[127[.\d]+\], no TLS, logged in$/);
-	const [refused] = await check.look();
+	const [refused] = await check.run();
 	t.is(refused?.status, 'fail');
 	t.regex(refused?.detail ?? '', /535 5\.7\.8 no/);
 	t.regex(refused?.fix ?? '', /user and password/);
@@ -114,7 +114,13 @@ async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Pa
 		'silent.test': 'servfail',
 	});
 	return returnPathCheck({
-		...{returnPathDomain: 'bounces.test', listening: true, polling: false, chosen: true, selfToken: 'btoken'},
+		...{
+			returnPathDomain: 'bounces.test',
+			isListening: true,
+			isPolling: false,
+			isReturnPathChosen: true,
+			selfToken: 'btoken',
+		},
 		...{hostname: 'mail.test', port: mx.port},
 		resolver: createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 		...overrides,
@@ -139,18 +145,18 @@ test('return path: reports what is missing', async t => {
 	t.deepEqual(await look({returnPathDomain: 'silent.test'}), [
 		'warn: unknown: DNS did not respond for the MX of silent.test (ESERVFAIL)',
 	]);
-	const [bare] = await (await returnPath(t, mx, {returnPathDomain: 'vm', hostname: 'vm'})).look();
+	const [bare] = await (await returnPath(t, mx, {returnPathDomain: 'vm', hostname: 'vm'})).run();
 	t.like(bare, {status: 'fail', fix: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first'});
 	t.deepEqual(await look({returnPathDomain: 'lost.test'}), [
 		'fail: gone.lost.test, the MX of lost.test, has no address',
 	]);
-	t.deepEqual(await look({listening: false}), [
+	t.deepEqual(await look({isListening: false}), [
 		'fail: nothing receives bounces here; bounces.test has MX in.bounces.test',
 	]);
-	t.deepEqual(await look({listening: false, polling: true}), [
+	t.deepEqual(await look({isListening: false, isPolling: true}), [
 		'ok: bounces to bounces.test go to in.bounces.test, and the mailbox is polled',
 	]);
-	t.regex((await look({chosen: false}))[0] ?? '', /^warn: MAILCTL_RETURN_PATH_DOMAIN is not set/);
+	t.regex((await look({isReturnPathChosen: false}))[0] ?? '', /^warn: MAILCTL_RETURN_PATH_DOMAIN is not set/);
 	t.regex((await look({port: 1}))[0] ?? '', /^fail: .*ECONNREFUSED/);
 });
 
@@ -237,7 +243,7 @@ test('warns about a listener without a certificate', async t => {
 
 test('checks that the public URL uses https and responds', async t => {
 	const look = async (publicUrl: string, answer: () => Promise<{status: number; headers: Headers}>, running = true) =>
-		await told(publicUrlCheck({publicUrl, running, get: answer}));
+		await told(publicUrlCheck({publicUrl, isRunning: running, get: answer}));
 	const page = (status: number, ours: boolean) => async () => ({
 		status,
 		headers: new Headers(ours ? {'x-request-id': 'req_1'} : {}),

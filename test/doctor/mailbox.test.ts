@@ -12,14 +12,14 @@ const options = {ca: null, clock: {now: () => now}, readNote: async () => undefi
 test('accepts a usable Maildir and refuses a folder that is not one', async t => {
 	const folder = await temporaryFolder(t);
 	const check = mailboxCheck({kind: 'maildir', path: folder}, options);
-	const [missing] = await check.look();
+	const [missing] = await check.run();
 	t.is(missing?.status, 'fail');
 	t.is(missing?.detail, `${folder} is not a Maildir: it has no folders new and cur`);
 	for (const part of ['new', 'cur', 'tmp']) {
 		await mkdir(path.join(folder, part));
 	}
 	await writeFile(path.join(folder, 'new/1.M1P1.host'), 'Subject: a\n');
-	t.deepEqual(await check.look(), [{status: 'ok', detail: `maildir:${folder} can be read: 1 new message`, fix: ''}]);
+	t.deepEqual(await check.run(), [{status: 'ok', detail: `maildir:${folder} can be read: 1 new message`, fix: ''}]);
 });
 
 test('reports an unreachable server', async t => {
@@ -33,7 +33,7 @@ test('reports an unreachable server', async t => {
 		password: 'secret',
 		folder: 'INBOX',
 	};
-	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], options).look();
+	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], options).run();
 	t.is(found?.status, 'fail');
 	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not respond: .*ECONNREFUSED/);
 	t.regex(found?.fix ?? '', /MAILCTL_BOUNCE_MAILBOX/);
@@ -42,7 +42,7 @@ test('reports an unreachable server', async t => {
 test('reports a server that goes silent at login, at IDLE or after it', async t => {
 	const server = await startSilentImap(t, null);
 	const look = async (waitLimitMs = 30_000) =>
-		(await mailboxCheck(server.mailbox, {...options, waitLimitMs}).look())[0];
+		(await mailboxCheck(server.mailbox, {...options, waitLimitMs}).run())[0];
 	t.like(await look(), {
 		status: 'ok',
 		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 messages, new messages are reported at once`,
@@ -61,7 +61,7 @@ test('reports a message that the server does not return, and skipped messages', 
 	const note = {position: '7:2', skipped: 2, skipped_at: '2026-11-28T10:15:00.000Z', skip_reason: 'it is corrupt'};
 	const check = mailboxCheck(server.mailbox, {...options, readNote: async () => note});
 	server.letters.set(2, 'NO');
-	const [works, skipped] = await check.look();
+	const [works, skipped] = await check.run();
 	t.is(works?.status, 'ok');
 	t.like(skipped, {
 		status: 'warn',
@@ -69,14 +69,14 @@ test('reports a message that the server does not return, and skipped messages', 
 	});
 
 	server.letters.set(3, 'NO');
-	const [refused] = await check.look();
+	const [refused] = await check.run();
 	t.is(refused?.status, 'fail');
 	t.is(refused?.detail, `${where} does not return message UID 3 of INBOX: message 3 is corrupt`);
 	server.letters.set(3, 'close');
-	const [lost] = await check.look();
+	const [lost] = await check.run();
 	t.regex(lost?.detail ?? '', /closed the connection while returning message UID 3 of INBOX: /);
 
 	const later = {...options, clock: {now: () => now + 8 * 86_400_000}, readNote: async () => note};
 	server.letters.clear();
-	t.is((await mailboxCheck(server.mailbox, later).look()).length, 1);
+	t.is((await mailboxCheck(server.mailbox, later).run()).length, 1);
 });

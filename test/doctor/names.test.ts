@@ -22,7 +22,7 @@ async function resolverFor(t: ExecutionContext, zone: Zone) {
 
 /** Returns each finding as `status: detail`. */
 async function told(check: Check): Promise<string[]> {
-	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
+	return (await check.run()).map(({status, detail}) => `${status}: ${detail}`);
 }
 
 test('lists the public addresses of interfaces, without internal ones', t => {

@@ -11,7 +11,7 @@ storeTest(test, 'warns about a relay that accepted messages but reported on none
 	const tools = testTools();
 	let now = Date.parse('2026-06-09T10:00:00Z');
 	const look = async () => {
-		const found = await smarthostEventsCheck(store.reader, {now: () => now}).look();
+		const found = await smarthostEventsCheck(store.reader, {now: () => now}).run();
 		return found.map(({status, detail}) => `${status} ${detail}`);
 	};
 	t.deepEqual(await look(), ['warn no provider is set up to post its events here']);

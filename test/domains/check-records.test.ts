@@ -23,8 +23,8 @@ async function check(t: ExecutionContext, zones: readonly Zone[], authority: Zon
 		},
 	};
 	const [checked] = await checkDomainRecords('shop.example', [record], sources);
-	const {state, ok, everywhere, found} = checked ?? {};
-	return {state, ok, everywhere, found: found?.length, asked};
+	const {state, ok, isPropagated, found} = checked ?? {};
+	return {state, ok, everywhere: isPropagated, found: found?.length, asked};
 }
 
 test('accepts a record that one resolver shows', async t => {

@@ -2,7 +2,7 @@ import test from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {addDomain} from '../../src/domains/domains.ts';
-import {changeLinkHost, linkHostFault} from '../../src/domains/link-host.ts';
+import {changeLinkHost, linkHostProblem} from '../../src/domains/link-host.ts';
 import type {SigningKeys} from '../../src/domains/signing-keys.ts';
 import {Refused} from '../../src/ops/operation.ts';
 import {readGeneration} from '../../src/store/changes.ts';
@@ -39,12 +39,12 @@ async function prepare(store: Store) {
 test('a link host must be below the domain and not be its return path', t => {
 	const domain = {name: 'shop.example', return_path_domain: null};
 	for (const host of [null, 'links.shop.example', 'a.b.shop.example', 'bounce2.shop.example']) {
-		t.is(linkHostFault(domain, host), null, String(host));
+		t.is(linkHostProblem(domain, host), null, String(host));
 	}
 	for (const host of ['shop.example', 'links.other.example', 'linksshop.example', 'bounce.shop.example']) {
-		t.not(linkHostFault(domain, host), null, host);
+		t.not(linkHostProblem(domain, host), null, host);
 	}
-	t.not(linkHostFault({...domain, return_path_domain: 'r.shop.example'}, 'r.shop.example'), null);
+	t.not(linkHostProblem({...domain, return_path_domain: 'r.shop.example'}, 'r.shop.example'), null);
 });
 
 sqliteTest(test, 'a link host belongs to one domain and cannot be a name of the installation', async (t, store) => {

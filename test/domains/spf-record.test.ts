@@ -52,7 +52,7 @@ for (const term of [
 	'--all',
 ]) {
 	test(`rejects the term ${term}`, t => {
-		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, fault: `"${term}" is not a valid term`});
+		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, problem: `"${term}" is not a valid term`});
 	});
 }
 
@@ -65,13 +65,13 @@ test('limits a record to 100 terms and 4,096 octets, and a name to 253', t => {
 	const record = (...terms: readonly string[]) => parseSpf(['v=spf1', ...terms].join(' '));
 	const terms = (length: number) => Array.from({length}, (_, n) => `ip4:192.0.2.${n}`);
 	t.true(record(...terms(100)).ok);
-	t.deepEqual(record(...terms(101)), {ok: false, fault: 'it has more than 100 terms'});
-	t.deepEqual(record(...Array.from({length: 101}, () => 'x=y')), {ok: false, fault: 'it has more than 100 terms'});
+	t.deepEqual(record(...terms(101)), {ok: false, problem: 'it has more than 100 terms'});
+	t.deepEqual(record(...Array.from({length: 101}, () => 'x=y')), {ok: false, problem: 'it has more than 100 terms'});
 	t.true(record(...Array.from({length: 200}, () => '')).ok, 'spaces are no terms');
-	t.deepEqual(record('é'.repeat(2045)), {ok: false, fault: 'it is longer than 4096 octets'});
+	t.deepEqual(record('é'.repeat(2045)), {ok: false, problem: 'it is longer than 4096 octets'});
 	t.deepEqual(record(`include:${'a'.repeat(254)}`), {
 		ok: false,
-		fault: `"include:${'a'.repeat(92)}" is not a valid term`,
+		problem: `"include:${'a'.repeat(92)}" is not a valid term`,
 	});
 });
 
@@ -88,7 +88,7 @@ test('parses or rejects any text as an SPF record', t => {
 			t.true(
 				parsed.ok
 					? parsed.record.mechanisms.every(({prefix}) => prefix.ip4 <= 32 && prefix.ip6 <= 128)
-					: parsed.fault !== '',
+					: parsed.problem !== '',
 			);
 		}),
 	);

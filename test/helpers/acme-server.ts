@@ -530,10 +530,10 @@ function idOf(chain: string): string {
 	return `${keyId.toString('base64url')}.${padded.toString('base64url')}`;
 }
 
-type Fault = {readonly type: string; readonly detail: string} | null;
+type Problem = {readonly type: string; readonly detail: string} | null;
 
 /** RFC 8555 §8.3. */
-function proveByHttp({host, http}: Target, name: string, token: string, expected: string): Promise<Fault> {
+function proveByHttp({host, http}: Target, name: string, token: string, expected: string): Promise<Problem> {
 	return new Promise(resolve => {
 		const asked = get({
 			host,
@@ -561,7 +561,7 @@ function proveByHttp({host, http}: Target, name: string, token: string, expected
 }
 
 /** RFC 8737 §3. */
-function proveByTls({host, tls}: Target, name: string, _token: string, expected: string): Promise<Fault> {
+function proveByTls({host, tls}: Target, name: string, _token: string, expected: string): Promise<Problem> {
 	return new Promise(resolve => {
 		const socket = connect({
 			host,
@@ -570,7 +570,7 @@ function proveByTls({host, tls}: Target, name: string, _token: string, expected:
 			ALPNProtocols: ['acme-tls/1'],
 			rejectUnauthorized: false,
 		});
-		const end = (fault: Fault) => {
+		const end = (fault: Problem) => {
 			socket.destroy();
 			resolve(fault);
 		};

@@ -185,7 +185,7 @@ export async function startApi(
 		version: '0.0.0',
 		pages: {guard: localHostGuard('127.0.0.1')},
 		// Many tests of one file start an API at once.
-		timeouts: {headers: 60_000, request: 60_000, check: 1000, rest: 1000, answer: 60_000},
+		timeouts: {headers: 60_000, request: 60_000, check: 1000, drain: 1000, response: 60_000},
 		routes: apiRoutes({
 			auth,
 			reader: store.reader,
@@ -213,7 +213,7 @@ export async function startApi(
 				areChecked: true,
 				makeKeys: generateSigningKeys,
 			},
-			mails: new RecipientMails({
+			messageContent: new RecipientMails({
 				settings: {
 					dataDir,
 					tokenLifetime: day,
@@ -239,7 +239,7 @@ export async function startApi(
 			readMessageId: links.readMessageId,
 			messageIdOf: (id, from) => toMessageId(links, id, from),
 			webhooks: {
-				guard: new AddressGuard({allowCidrs: [], takesLocal: false}),
+				guard: new AddressGuard({allowCidrs: [], allowsLocal: false}),
 				onDue: eventWriter.onDue,
 				postExample: endpoint =>
 					postExample(

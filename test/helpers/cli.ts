@@ -10,7 +10,7 @@ import type {CliCommand} from '../../src/cli/program.ts';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {startCliShell} from './cli-shell.ts';
-import {type Scope, usualSettings} from './daemon.ts';
+import {type Scope, testSettings} from './daemon.ts';
 import {makeDataFolder, temporaryFolder} from './databases.ts';
 import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
@@ -61,7 +61,7 @@ export async function newCli(t: Scope, settings: Readonly<Record<string, string>
 export async function storelessCli(t: Scope, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
 	await admit(t);
 	const folder = await temporaryFolder(t);
-	const env = {PATH: process.env.PATH, COLUMNS: '80', ...usualSettings, ...settings};
+	const env = {PATH: process.env.PATH, COLUMNS: '80', ...testSettings, ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {
 		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 180_000});
 		child.stdin.on('error', () => undefined); // A command that is refused may end before it has read.

@@ -55,7 +55,7 @@ export type Daemon = {
 };
 
 /** Of all programs that tests start; a thread more that makes mails would cost each of them 0.1 s. */
-export const usualSettings: Settings = {MAILCTL_HTTP_LISTEN: '127.0.0.1:0', MAILCTL_MAKERS: '1'};
+export const testSettings: Settings = {MAILCTL_HTTP_LISTEN: '127.0.0.1:0', MAILCTL_MAKERS: '1'};
 
 const built = resolve('bin/mailctl.js');
 const readyLimit = 300_000;
@@ -87,7 +87,7 @@ export async function prepareProgram(
 		env: {
 			PATH: process.env.PATH,
 			MAILCTL_DATA_DIR: join(folder, 'data'),
-			...usualSettings,
+			...testSettings,
 			...settings,
 		},
 	};

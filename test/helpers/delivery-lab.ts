@@ -52,7 +52,7 @@ export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
 		data: Buffer.from('Subject: hello\r\n\r\nHello.\r\n'),
 		attempt: 1,
 		endsAt: Number.POSITIVE_INFINITY,
-		simulated: false,
+		isSimulated: false,
 		...overrides,
 	};
 }

@@ -59,7 +59,7 @@ export function judgedOf(recipient: Claimed, outcome: Outcome, sentAt: string | 
 	const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 	const {attempts, sent_at: before} = recipient;
 	const end = {result, acceptedAt: now, attempts, sentBefore: before !== null, retry};
-	return {recipient, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
+	return {recipient, rendered: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
 }
 
 type Seen = {

@@ -1,7 +1,7 @@
 import {type Address, parseAddress} from '../../src/mail/address.ts';
 
 export function address(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: false});
+	const parsed = parseAddress(text, {allowsUtf8Local: false});
 	if (!parsed.ok) {
 		throw new Error(text);
 	}

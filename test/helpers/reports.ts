@@ -2,7 +2,7 @@ import {createHash, randomBytes} from 'node:crypto';
 import {findCandidates} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createLinks} from '../../src/links/links.ts';
-import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
+import type {Clues, Reading, Report, StoredInbound} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from './messages.ts';
@@ -62,7 +62,7 @@ export type Came = {
 	/** Local parts of the addresses that it came to. */
 	readonly to?: readonly string[];
 	readonly clues?: Partial<Clues>;
-	readonly cameIn?: Partial<CameIn>;
+	readonly cameIn?: Partial<StoredInbound>;
 	/** What makes the mail another one. */
 	readonly bytes?: string;
 	readonly reporter?: string | null;
@@ -86,7 +86,7 @@ export async function taken(
 		.update([digest, ...rcptTo].join('\n'))
 		.digest('hex');
 	const at = storeTime(Date.now());
-	const cameIn: CameIn = {id, digest, source: 'smtp', mailFrom: '', rcptTo, receivedAt: at, ...given};
+	const cameIn: StoredInbound = {id, digest, source: 'smtp', mailFrom: '', rcptTo, receivedAt: at, ...given};
 	await store
 		.database('inbound')
 		.insert({
@@ -102,7 +102,14 @@ export async function taken(
 		.onConflict('id')
 		.ignore();
 	const found: Reading = {...read, clues: {...read.clues, ...clues}};
-	return {cameIn, size: bytes.length, reading: found, candidates: findCandidates(links, cameIn, found), reporter, at};
+	return {
+		inbound: cameIn,
+		size: bytes.length,
+		reading: found,
+		candidates: findCandidates(links, cameIn, found),
+		reporter,
+		at,
+	};
 }
 
 export type Recipient = {

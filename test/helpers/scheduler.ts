@@ -87,7 +87,7 @@ export function schedulerOf(
 		rendering: {
 			render: async () => ({
 				ok: true,
-				made: {
+				message: {
 					mail: new Uint8Array(),
 					subject: 'Grüße',
 					envelopeFrom: 'b@x.test',
@@ -101,7 +101,7 @@ export function schedulerOf(
 		},
 		delivery: {
 			deliver,
-			countDoubtful: async ({id}) => (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0,
+			countDoubtful: async ({id}) => (await readTries(store.reader, [id])).get(id)?.uncertainAttempts ?? 0,
 			recorded: () => undefined,
 		},
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),

@@ -11,7 +11,7 @@ export type SentRecipient = {readonly recipientId: string; readonly address: str
 
 /** The links that a daemon of this data folder makes. */
 export function linksOf(dataDir: string): Links {
-	return createLinks({keys: loadSecrets({dataDir, expected: true}), publicUrl: '', random: randomBytes});
+	return createLinks({keys: loadSecrets({dataDir, isExpected: true}), publicUrl: '', random: randomBytes});
 }
 
 /** Puts delivered copies into a store, as if they had been sent; answers them with their return paths. */

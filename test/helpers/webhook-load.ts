@@ -44,7 +44,7 @@ export async function addEndpoints(
 	{port, deadHost}: {readonly port: number; readonly deadHost: string},
 ): Promise<Record<keyof EndpointCounts, string[]>> {
 	const store = await openStore({file: join(dataDir, 'mailctl.db')});
-	const vault = createVault(loadSecrets({dataDir, expected: true}));
+	const vault = createVault(loadSecrets({dataDir, isExpected: true}));
 	const {id: workspaceId} = await store.reader('workspaces').first('id');
 	const ids: Record<keyof EndpointCounts, string[]> = {healthy: [], slow: [], dead: []};
 	const total = counts.healthy + counts.slow + counts.dead;

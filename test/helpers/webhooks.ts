@@ -128,7 +128,7 @@ export function dispatcherOf(
 		clock: systemClock,
 		observer: {
 			posted: one => attempted.push(one),
-			webhookFault(error) {
+			webhookProblem(error) {
 				throw error;
 			},
 		},

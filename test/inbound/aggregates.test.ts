@@ -2,7 +2,7 @@ import {gzipSync} from 'node:zlib';
 import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep.ts';
 import {recordReading} from '../../src/inbound/reading.ts';
-import {takeIn} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {systemClocks} from '../../src/kit/work-limit.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
@@ -36,15 +36,18 @@ const byStranger = (mail: Buffer) => signed(mail, 'evil.example');
 
 /** Accepts a message and records its report; returns why it is retained, and the error. */
 async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
-	const {id} = await takeIn({writer: store.writer, node: 'n', clock}, {raw, source: 'smtp', mailFrom: '', rcptTo});
+	const {id} = await acceptInbound(
+		{writer: store.writer, node: 'n', clock},
+		{raw, source: 'smtp', mailFrom: '', rcptTo},
+	);
 	const all = {node: 'n', othersUntil: '9', precedence: precedence.proven, perTurn: 10, maxRows: 10, maxBytes: 1e8};
-	const [unread] = (await listUnread(store.reader, all)).mails;
+	const [unread] = (await listUnread(store.reader, all)).messages;
 	if (unread === undefined) {
 		return 'known';
 	}
 	const {raw: bytes, ...cameIn} = unread;
 	const recording = {
-		...{reader: store.reader, writer: store.writer, links, reporters: [], ours: ['bounces.example'], clock},
+		...{reader: store.reader, writer: store.writer, links, reporters: [], ownNames: ['bounces.example'], clock},
 		write: createReportWrite(eventWriter, {retentionDays: () => 90}),
 	};
 	const key = {kind: 'found', records: [value]} as const;

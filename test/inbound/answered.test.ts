@@ -5,7 +5,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {unjudged, unreadLetter} from '../../src/mail/received.ts';
-import type {CameIn, Reading} from '../../src/mail/report.ts';
+import type {Reading, StoredInbound} from '../../src/mail/report.ts';
 import {insertReceived, listReceived} from '../../src/store/received.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -45,7 +45,12 @@ async function prepare(store: Store) {
 	const receive = async (answers: readonly string[], receivedAt = storeTime(0)) => {
 		const cameIn = {id: randomBytes(8).toString('hex'), rcptTo: [inbox], mailFrom: 'ada@example.net', receivedAt};
 		const reading = {letter: {...unreadLetter('x'), fault: null, answers}, verdicts: unjudged};
-		const [received] = await toReceived(options, cameIn as unknown as CameIn, reading as unknown as Reading, raw);
+		const [received] = await toReceived(
+			options,
+			cameIn as unknown as StoredInbound,
+			reading as unknown as Reading,
+			raw,
+		);
 		return received?.mail;
 	};
 	const messageIds = {first: first as string, second: second as string, theirs: theirs as string};
@@ -59,7 +64,7 @@ storeTest(test, 'matches a quoted address like an unquoted one, whatever deliver
 	const quoted = [replyAddress, inbox].map(address => address.replace(/^[^@]+/, '"$&"'));
 	const cameIn = {id: 'in1', rcptTo: quoted, mailFrom: 'ada@example.net', receivedAt: storeTime(0)};
 	const reading = {letter: {...unreadLetter('x'), fault: null}, verdicts: unjudged};
-	const mails = await toReceived(options, cameIn as unknown as CameIn, reading as unknown as Reading, raw);
+	const mails = await toReceived(options, cameIn as unknown as StoredInbound, reading as unknown as Reading, raw);
 	t.is(mails.length, 1);
 	t.is(mails[0]?.mail.inReplyTo, first);
 	t.deepEqual(mails[0]?.mail.summary.recipients.toSorted(), [replyAddress, inbox].toSorted());

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
-import {takeIn} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
@@ -25,10 +25,10 @@ storeTest(test, 'reads and records any message to a return path without stopping
 			clock,
 			write: createReportWrite(eventWriter, {retentionDays: () => 90}),
 		},
-		...{reporters: [], ours: []},
+		...{reporters: [], ownNames: []},
 	};
 	const reading = new ReadingLoop({
-		...{store, node: 'req_a', alone: true, clock},
+		...{store, node: 'req_a', isAlone: true, clock},
 		lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
 		read: async raw => readReport(raw, classify),
 		record: async (cameIn, read, raw) => void (await recordReading(recording, cameIn, read, raw)),
@@ -44,7 +44,10 @@ storeTest(test, 'reads and records any message to a return path without stopping
 		fc.asyncProperty(fc.array(evilMail, {minLength: 30, maxLength: 30}), async mails => {
 			await Promise.all(
 				mails.map(raw =>
-					takeIn({writer: store.writer, node: 'req_a', clock}, {raw, source: 'smtp', mailFrom: '\0', rcptTo}),
+					acceptInbound(
+						{writer: store.writer, node: 'req_a', clock},
+						{raw, source: 'smtp', mailFrom: '\0', rcptTo},
+					),
 				),
 			);
 			reading.wake();

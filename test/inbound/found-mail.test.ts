@@ -26,10 +26,10 @@ test('converts any bytes to a form without a bare LF that does not change when c
 
 test('keeps only the beginning of a message that is too large', t => {
 	const large = foundMail('mbox', Buffer.alloc(maxMailBytes, 'x'), maxMailBytes + 1);
-	t.true(large.cut);
+	t.true(large.isCut);
 	t.is(large.raw.length, 1024 * 1024 + 2);
 	const largest = foundMail('mbox', Buffer.alloc(maxMailBytes, 'x'), maxMailBytes);
-	t.false(largest.cut);
+	t.false(largest.isCut);
 });
 
 test('takes the envelope sender from Return-Path, but only in the header', t => {

@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {ImapFlow} from 'imapflow';
 import {FolderReader, type Round, type Skipped} from '../../src/inbound/imap-folder.ts';
 import type {FoundMail} from '../../src/inbound/mail-files.ts';
-import {imapFault, openFolder} from '../../src/inbound/mailboxes.ts';
+import {imapProblem, openFolder} from '../../src/inbound/mailboxes.ts';
 import {type Letter, startSilentImap} from '../helpers/silent-imap.ts';
 
 test('does not skip messages that were not fetched before the connection was lost', async t => {
@@ -65,7 +65,7 @@ async function startFolder(t: ExecutionContext) {
 		try {
 			return await reader.takeNew(client, options);
 		} catch (error) {
-			return imapFault(reader.explain(error), server.mailbox).reason.replace(/^\S+ /, '');
+			return imapProblem(reader.explain(error), server.mailbox).reason.replace(/^\S+ /, '');
 		} finally {
 			client.close();
 		}
@@ -80,7 +80,7 @@ async function startFolder(t: ExecutionContext) {
 				server.letters.set(server.letters.size + 1, letter);
 			}
 		},
-		reasons: () => seen.skipped.map(({error}) => imapFault(error, server.mailbox).reason.replace(/^\S+ /, '')),
+		reasons: () => seen.skipped.map(({error}) => imapProblem(error, server.mailbox).reason.replace(/^\S+ /, '')),
 	};
 }
 

@@ -3,7 +3,13 @@ import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import type {FoundMail} from '../../src/inbound/mail-files.ts';
-import {createMailbox, type ImapMailbox, imapFault, MailboxFollower, openFolder} from '../../src/inbound/mailboxes.ts';
+import {
+	createMailbox,
+	type ImapMailbox,
+	imapProblem,
+	MailboxFollower,
+	openFolder,
+} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -137,7 +143,7 @@ test('reads only the beginning of a message over 10 MiB', async t => {
 	await waitFor('both are read', () => rounds.length > 0);
 	t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 1, skipped: 0});
 	t.deepEqual(
-		mails().map(({cut}) => cut),
+		mails().map(({isCut}) => isCut),
 		[true, false],
 	);
 	t.true((mails()[0]?.raw.length ?? 0) <= 1024 * 1024 + 2);
@@ -165,7 +171,7 @@ test('explains an error and how to fix it without revealing the password', async
 	const faultOf = async (more: Partial<ImapMailbox>, authorities: string | null = ca) => {
 		const mailbox = mailboxOn(server, more);
 		const error = await t.throwsAsync(openFolder(mailbox, authorities), {any: true});
-		return imapFault(error, mailbox);
+		return imapProblem(error, mailbox);
 	};
 	const faults = {
 		login: await faultOf({password: 'wrong'}),
@@ -201,7 +207,7 @@ test('masks credentials that a server repeats in its error', t => {
 		responseText: `no such user: AUTHENTICATE PLAIN ${sent} (top secret), ${sent.slice(0, 20)}`,
 	});
 	t.is(
-		imapFault(error, mailbox).reason,
+		imapProblem(error, mailbox).reason,
 		'imap.example:993 rejected the login: no such user: AUTHENTICATE PLAIN **** (****), ****',
 	);
 });

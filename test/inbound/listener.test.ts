@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
 import {Allowances} from '../../src/inbound/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
-import type {TakeIn} from '../../src/inbound/take-in.ts';
+import type {AcceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-type Coming = Parameters<TakeIn>[0];
+type Coming = Parameters<AcceptInbound>[0];
 type Amount = ConstructorParameters<typeof Allowances>[0]['each'];
 
 const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', recipient: null};
@@ -444,7 +444,7 @@ test('accepts and discards a message in a mail loop', async t => {
 	t.regex(await talk.data(`X-Loop: other.test\r\n${'Received: a\r\n'.repeat(25)}\r\nReceived: b\r\n`), /^250/);
 	t.is(mails.length, 1);
 	t.deepEqual(
-		received.map(({taken}) => taken === null),
+		received.map(({accepted}) => accepted === null),
 		[true, true, false],
 	);
 });
@@ -561,7 +561,7 @@ test('does not count duplicate or discarded messages', async t => {
 class LateListener extends InboundListener {
 	late(): Promise<Error | null | undefined> {
 		return new Promise(resolve => {
-			this.answer({id: 'over'}, resolve, async () => {
+			this.respond({id: 'over'}, resolve, async () => {
 				throw new Error('there is no session to check');
 			});
 		});

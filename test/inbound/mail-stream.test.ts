@@ -4,7 +4,7 @@ import {mailsOfStream, maxMailBytes} from '../../src/inbound/mail-files.ts';
 
 async function read(parts: readonly string[], single = false): Promise<string[]> {
 	const mails: string[] = [];
-	for await (const {raw} of mailsOfStream(Readable.from(parts.map(part => Buffer.from(part))), {single})) {
+	for await (const {raw} of mailsOfStream(Readable.from(parts.map(part => Buffer.from(part))), {isSingle: single})) {
 		mails.push(raw.toString());
 	}
 	return mails;
@@ -38,10 +38,10 @@ test('keeps the beginning of a streamed message that is too large', async t => {
 	const chunk = Buffer.alloc(1024 * 1024, 'x');
 	const chunks = Readable.from(Array.from({length: maxMailBytes / chunk.length + 1}, () => chunk));
 	const found = [];
-	for await (const mail of mailsOfStream(chunks, {single: true})) {
+	for await (const mail of mailsOfStream(chunks, {isSingle: true})) {
 		found.push(mail);
 	}
 	t.is(found.length, 1);
-	t.true(found[0]?.cut);
+	t.true(found[0]?.isCut);
 	t.true((found[0]?.raw.length ?? 0) <= chunk.length + 2);
 });

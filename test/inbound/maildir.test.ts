@@ -3,7 +3,7 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
-import {createMailbox, MailboxFollower, mailboxFault} from '../../src/inbound/mailboxes.ts';
+import {createMailbox, MailboxFollower, mailboxProblem} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -125,7 +125,7 @@ test('explains how to fix a folder that is not a Maildir', async t => {
 	const folder = await temporaryFolder(t);
 	const {failures} = follow(t, folder);
 	await waitFor('it fails', () => failures.length > 0);
-	t.deepEqual(mailboxFault(failures[0], {kind: 'maildir', path: '/box'}), {
+	t.deepEqual(mailboxProblem(failures[0], {kind: 'maildir', path: '/box'}), {
 		reason: '/box is not a Maildir: it has no folders new and cur',
 		fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder with new, cur and tmp',
 	});
@@ -149,8 +149,8 @@ test('lists files of subfolders, only the messages of a Maildir, and no hidden f
 		await writeFile(path.join(folder, file), mail(file));
 	}
 	const found: string[] = [];
-	for await (const {path: file, inMaildir} of mailFiles(folder)) {
-		found.push(`${path.relative(folder, file)}${inMaildir ? ' of a Maildir' : ''}`);
+	for await (const {path: file, isInMaildir} of mailFiles(folder)) {
+		found.push(`${path.relative(folder, file)}${isInMaildir ? ' of a Maildir' : ''}`);
 	}
 	t.deepEqual(found, ['a/1.eml', 'b.eml', 'box/new/2 of a Maildir', 'box/cur/1:2,S of a Maildir']);
 });

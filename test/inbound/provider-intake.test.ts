@@ -2,7 +2,7 @@ import {createHmac} from 'node:crypto';
 import test from 'ava';
 import {ProviderIntake} from '../../src/inbound/provider-intake.ts';
 import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
-import {takeIn} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {countUnread, countUnreadEvents} from '../../src/store/inbound-mails.ts';
@@ -32,11 +32,11 @@ async function intakeOf(store: Store, provider: Smarthost['provider'], workspace
 	const options = {
 		...{reader: store.reader, writer: store.writer, vault: testVault, clock, wake: () => undefined},
 		client: {ask: () => Promise.reject(new Error('nothing is asked'))},
-		async takeIn(coming: Parameters<typeof takeIn>[1]) {
+		async takeIn(coming: Parameters<typeof acceptInbound>[1]) {
 			together++;
 			most = Math.max(most, together);
 			await gate;
-			const taken = await takeIn({writer: store.writer, node: 'req_a', clock}, coming);
+			const taken = await acceptInbound({writer: store.writer, node: 'req_a', clock}, coming);
 			together--;
 			return taken;
 		},
@@ -155,12 +155,12 @@ storeTest(test, 'reads events of the workspaces in turn, and mail at the same ti
 		]);
 	const read: string[] = [];
 	const loop = new ReadingLoop({
-		...{store, node: 'req_a', alone: false, clock: {now: () => Date.now()}},
+		...{store, node: 'req_a', isAlone: false, clock: {now: () => Date.now()}},
 		lane: {precedence: precedence.proven, perTurn: 32, maxRows: 128},
 		read: async () => reading,
 		async record({id}) {
 			read.push(id);
-			const end = {kept: null, forgotten: false, reading: null, fault: null};
+			const end = {kept: null, isDiscarded: false, reading: null, fault: null};
 			await store.writer.submit(readMarkWrite, {id, at: storeTime(Date.now()), ...end});
 		},
 		observer: {
@@ -196,7 +196,7 @@ storeTest(test, 'limits what is retained for one workspace without removing data
 		]);
 	const left = async (name: string) =>
 		Number((await store.reader('inbound').where('id', 'like', `${name} %`).count('* as n'))[0]?.n);
-	const caps = {mails: 100, bytes: 10_000};
+	const caps = {messages: 100, bytes: 10_000};
 	t.is(await store.writer.transaction(trx => trimWorkspace(trx, 'wrk_b', caps, 1000)), 50);
 	t.deepEqual(await Promise.all(['mail', 'evil', 'shop', 'more'].map(left)), [40, 10, 5, 30]);
 	t.is(await store.writer.transaction(trx => trimKept(trx, caps, 1000)), 20);

@@ -2,9 +2,15 @@ import test, {type ExecutionContext} from 'ava';
 import type {Asking} from '../../src/inbound/dns-answers.ts';
 import {UnfinishedError, UnreadableError} from '../../src/inbound/mail-reader.ts';
 import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
-import {takeIn} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {type CameIn, type InboundSource, precedence, type Reading, type ReadingTurn} from '../../src/mail/report.ts';
+import {
+	type InboundSource,
+	precedence,
+	type Reading,
+	type ReadingTurn,
+	type StoredInbound,
+} from '../../src/mail/report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -28,7 +34,7 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 	const reading = new ReadingLoop({
 		store,
 		node: 'req_a',
-		alone: false,
+		isAlone: false,
 		lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
 		async read(raw) {
 			read.push(raw.toString());
@@ -52,7 +58,7 @@ async function record(store: Store, id: string): Promise<void> {
 		id,
 		at: storeTime(Date.now()),
 		kept: null,
-		forgotten: false,
+		isDiscarded: false,
 		reading: null,
 		fault: null,
 	});
@@ -70,7 +76,7 @@ async function take(
 ): Promise<void> {
 	const options = {writer: store.writer, node, clock: {now: () => at}};
 	const mail = {source, mailFrom: '', rcptTo: ['b@x.test'], turn};
-	await Promise.all(texts.map(text => takeIn(options, {...mail, raw: Buffer.from(text)})));
+	await Promise.all(texts.map(text => acceptInbound(options, {...mail, raw: Buffer.from(text)})));
 }
 
 storeTest(test, 'reads every message once and removes its content', async (t, store) => {
@@ -99,7 +105,7 @@ storeTest(
 		await first.reading.idle();
 		t.deepEqual(first.read, ['old']);
 
-		const second = readingOf(t, store, {alone: true});
+		const second = readingOf(t, store, {isAlone: true});
 		second.reading.wake();
 		await second.reading.idle();
 		t.deepEqual(second.read, ['new']);
@@ -171,7 +177,7 @@ storeTest(
 			async read(raw) {
 				return {...nothing, fault: raw.toString()};
 			},
-			async record({id}: CameIn, {fault}: Reading) {
+			async record({id}: StoredInbound, {fault}: Reading) {
 				if (fault === 'bug') {
 					throw new Error('a bug');
 				}
@@ -256,7 +262,7 @@ storeTest(test, 'on stop, records messages in progress and leaves the others unr
 	release();
 	await stopped;
 	t.is(await countUnread(store.reader), 1);
-	const again = readingOf(t, store, {alone: true});
+	const again = readingOf(t, store, {isAlone: true});
 	again.reading.wake();
 	await again.reading.idle();
 	t.is(await countUnread(store.reader), 0);
@@ -295,7 +301,7 @@ async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string
 	});
 	ended.catch(() => undefined);
 	const {reading, read} = readingOf(t, store, {
-		...{alone: true, lane: {precedence: precedence.proven, perTurn: 4, maxRows: 8}},
+		...{isAlone: true, lane: {precedence: precedence.proven, perTurn: 4, maxRows: 8}},
 		async read(raw) {
 			read.push(raw.toString());
 			return fatal.includes(raw.toString()) ? await ended : nothing;
@@ -320,7 +326,7 @@ storeTest(
 		t.is(second.at(-1), 'fatal');
 		const given: string[] = [];
 		const {reading, read, unreadable} = readingOf(t, store, {
-			alone: true,
+			isAlone: true,
 			salvage: ({id}, error) => {
 				given.push(`${id.length} ${error.message}`);
 				return null;
@@ -345,7 +351,7 @@ storeTest(test, 'reads an event of a provider however often the daemon was kille
 	for (let kill = 0; kill < 3; kill++) {
 		await dyingAt(t, store, ['event']);
 	}
-	const {reading, read, unreadable} = readingOf(t, store, {alone: true});
+	const {reading, read, unreadable} = readingOf(t, store, {isAlone: true});
 	reading.wake();
 	await reading.idle();
 	t.deepEqual(read, ['event']);
@@ -384,7 +390,7 @@ storeTest(test, 'does not suspect a message that an orderly stop leaves unread',
 	for (let start = 0; start < 3; start++) {
 		let begun = false;
 		const {reading} = readingOf(t, store, {
-			alone: true,
+			isAlone: true,
 			async read() {
 				begun = true;
 				throw new UnfinishedError('The reader was stopped.');
@@ -395,7 +401,7 @@ storeTest(test, 'does not suspect a message that an orderly stop leaves unread',
 		await reading.stop();
 		t.deepEqual(await store.reader('inbound').pluck('begun'), [0]);
 	}
-	const {reading, read} = readingOf(t, store, {alone: true});
+	const {reading, read} = readingOf(t, store, {isAlone: true});
 	reading.wake();
 	await reading.idle();
 	t.deepEqual(read, ['x']);

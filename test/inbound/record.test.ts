@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {findCandidates} from '../../src/inbound/reading.ts';
-import type {CameIn, Clues, Reading} from '../../src/mail/report.ts';
+import type {Clues, Reading, StoredInbound} from '../../src/mail/report.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {newId} from '../helpers/messages.ts';
 import {hard, links, noClues, reading} from '../helpers/reports.ts';
@@ -13,8 +13,13 @@ const u = links.unsubscribeLocal(rcp, ada);
 const r = links.ref(rcp, ada);
 const m = links.messageIdLocal(msg);
 
-function candidates(rcptTo: string[], clues: Partial<Clues>, more: Partial<Reading> = {}, came: Partial<CameIn> = {}) {
-	const cameIn: CameIn = {id: '', digest: '', source: 'smtp', mailFrom: '', rcptTo, receivedAt: '', ...came};
+function candidates(
+	rcptTo: string[],
+	clues: Partial<Clues>,
+	more: Partial<Reading> = {},
+	came: Partial<StoredInbound> = {},
+) {
+	const cameIn: StoredInbound = {id: '', digest: '', source: 'smtp', mailFrom: '', rcptTo, receivedAt: '', ...came};
 	return findCandidates(links, cameIn, reading([hard], {clues: {...noClues, ...clues}, ...more}));
 }
 

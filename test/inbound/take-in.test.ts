@@ -1,5 +1,5 @@
 import test from 'ava';
-import {takeIn} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -21,11 +21,11 @@ function mail(text: string, ...rcptTo: string[]) {
 storeTest(test, 'stores a message completely', async (t, store) => {
 	const options = {writer: store.writer, node: 'req_a', clock};
 	const raw = 'a\0b\xff\r\n'.repeat(100_000);
-	const {id, isNew} = await takeIn(options, mail(raw, 'b@x.test', 'a@x.test'));
+	const {id, isNew} = await acceptInbound(options, mail(raw, 'b@x.test', 'a@x.test'));
 	t.true(isNew);
-	const {mails} = await listUnread(store.reader, everything);
-	t.is(mails.length, 1);
-	const {raw: stored, digest, begun, ...cameIn} = mails[0] ?? {raw: Buffer.alloc(0), digest: '', begun: 1};
+	const {messages} = await listUnread(store.reader, everything);
+	t.is(messages.length, 1);
+	const {raw: stored, digest, begun, ...cameIn} = messages[0] ?? {raw: Buffer.alloc(0), digest: '', begun: 1};
 	t.true(Buffer.from(raw, 'latin1').equals(stored));
 	t.regex(digest, /^[0-9a-f]{64}$/);
 	t.is(begun, 0);
@@ -44,30 +44,30 @@ storeTest(
 	async (t, store) => {
 		const options = {writer: store.writer, node: 'req_a', clock};
 		const all = await Promise.all([
-			takeIn(options, mail('x', 'a@x.test', 'b@x.test')),
-			takeIn(options, mail('x', 'b@x.test', 'a@x.test')),
-			takeIn(options, mail('x', 'a@x.test')),
-			takeIn(options, mail('y', 'a@x.test')),
+			acceptInbound(options, mail('x', 'a@x.test', 'b@x.test')),
+			acceptInbound(options, mail('x', 'b@x.test', 'a@x.test')),
+			acceptInbound(options, mail('x', 'a@x.test')),
+			acceptInbound(options, mail('y', 'a@x.test')),
 		]);
-		const again = await takeIn(options, mail('x', 'a@x.test'));
+		const again = await acceptInbound(options, mail('x', 'a@x.test'));
 		t.deepEqual(
 			[...all, again].map(({isNew}) => isNew),
 			[true, false, true, true, false],
 		);
 		t.is(all[0]?.id, all[1]?.id);
 		t.is(all[2]?.id, again.id);
-		const {mails} = await listUnread(store.reader, everything);
-		t.is(mails.length, 3);
-		t.is(new Set(mails.map(({digest}) => digest)).size, 2);
+		const {messages} = await listUnread(store.reader, everything);
+		t.is(messages.length, 3);
+		t.is(new Set(messages.map(({digest}) => digest)).size, 2);
 	},
 );
 
 storeTest(test, 'stores nothing if the store cannot be written', async (t, store) => {
 	const options = {writer: store.writer, node: 'req_a', clock};
 	await store.database.raw('alter table inbound rename to away');
-	await t.throwsAsync(takeIn(options, mail('x', 'a@x.test')));
+	await t.throwsAsync(acceptInbound(options, mail('x', 'a@x.test')));
 	await store.database.raw('alter table away rename to inbound');
-	t.true((await takeIn(options, mail('x', 'a@x.test'))).isNew);
+	t.true((await acceptInbound(options, mail('x', 'a@x.test'))).isNew);
 });
 
 storeTest(
@@ -76,19 +76,19 @@ storeTest(
 	async (t, store) => {
 		const at = (minute: number) => ({now: () => Date.UTC(2026, 10, 21, 10, minute)});
 		const take = async (node: string | null, minute: number, text: string) => {
-			await takeIn({writer: store.writer, node, clock: at(minute)}, mail(text, 'a@x.test'));
+			await acceptInbound({writer: store.writer, node, clock: at(minute)}, mail(text, 'a@x.test'));
 		};
 		await take('req_a', 5, 'own, new');
 		await take('req_b', 1, 'other, old');
 		await take('req_b', 4, 'other, new');
 		await take(null, 0, 'nobody, old');
 		const texts = async (query: Partial<typeof everything>) => {
-			const {mails, more} = await listUnread(store.reader, {
+			const {messages, hasMore} = await listUnread(store.reader, {
 				...everything,
 				othersUntil: '2026-11-21T10:02:00.000Z',
 				...query,
 			});
-			return {texts: mails.map(({raw}) => raw.toString()), more};
+			return {texts: messages.map(({raw}) => raw.toString()), more: hasMore};
 		};
 		t.deepEqual(await texts({}), {texts: ['nobody, old', 'other, old', 'own, new'], more: false});
 		t.deepEqual(await texts({maxBytes: 22}), {texts: ['nobody, old', 'other, old'].slice(0, 2), more: true});

@@ -16,8 +16,8 @@ test('splits at lines of the boundary only', t => {
 
 test('includes an unclosed part or not, and returns no more parts than requested', t => {
 	t.deepEqual(split('--b\none\n--b\ntwo', 'b'), ['one', 'two']);
-	t.deepEqual(split('--b\none\n--b\ntwo', 'b', {unclosed: false}), ['one']);
-	t.deepEqual(split('--b\none\n--b\ntwo\n--b--', 'b', {most: 1}), ['one']);
+	t.deepEqual(split('--b\none\n--b\ntwo', 'b', {acceptsUnclosed: false}), ['one']);
+	t.deepEqual(split('--b\none\n--b\ntwo\n--b--', 'b', {max: 1}), ['one']);
 });
 
 test('preserves parts that do not contain the boundary', t => {
@@ -38,7 +38,7 @@ test('splits any bytes into views of the input', t => {
 			fc.boolean(),
 			(bytes, boundary, unclosed) => {
 				const content = Buffer.from(bytes);
-				const sizes = splitParts(content, boundary, {unclosed}).map(one => one.length);
+				const sizes = splitParts(content, boundary, {acceptsUnclosed: unclosed}).map(one => one.length);
 				t.true(sizes.reduce((sum, size) => sum + size, 0) <= content.length);
 			},
 		),

@@ -15,7 +15,7 @@ function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 			lines.push(line);
 		},
 	};
-	const log = createLog({level: 'info', format: 'json', colour: false, destination, ...input});
+	const log = createLog({level: 'info', format: 'json', hasColors: false, destination, ...input});
 	return {...log, lines, records: () => lines.map(line => JSON.parse(line))};
 }
 

@@ -32,7 +32,7 @@ test('the default schedule retries twice in the first minutes, then less and les
 	const waits: number[] = [];
 	let now = accepted;
 	for (let tries = 1; ; tries++) {
-		const next = nextAttempt(usual, {acceptedAt: accepted, now, tries}, middle);
+		const next = nextAttempt(usual, {acceptedAt: accepted, now, attempts: tries}, middle);
 		if (next === null) {
 			break;
 		}
@@ -46,7 +46,7 @@ test('the default schedule retries twice in the first minutes, then less and les
 
 test('without *, gives up at the end of the list', t => {
 	const retry = {schedule: scheduleOf('1m,5m'), lifetime: 4 * day};
-	const next = (tries: number) => nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries}, middle);
+	const next = (tries: number) => nextAttempt(retry, {acceptedAt: accepted, now: accepted, attempts: tries}, middle);
 	t.deepEqual([next(1), next(2), next(3)], [accepted + minute, accepted + 5 * minute, null]);
 });
 
@@ -58,7 +58,7 @@ test('varies a wait by at most a tenth and never exceeds the lifetime', t => {
 		fc.nat(5 * day),
 		(n, random, age) => {
 			const now = accepted + age;
-			const next = nextAttempt(usual, {acceptedAt: accepted, now, tries: n}, () => random);
+			const next = nextAttempt(usual, {acceptedAt: accepted, now, attempts: n}, () => random);
 			const last = accepted + usual.lifetime - minute;
 			if (now >= last) {
 				return next === null;
@@ -75,7 +75,11 @@ test('varies a wait by at most a tenth and never exceeds the lifetime', t => {
 test('supports a lifetime of minutes, as for one-time passwords', t => {
 	const retry = {...usual, lifetime: 30 * minute};
 	const at = (minutes: number, tries: number) => {
-		const next = nextAttempt(retry, {acceptedAt: accepted, now: accepted + minutes * minute, tries}, middle);
+		const next = nextAttempt(
+			retry,
+			{acceptedAt: accepted, now: accepted + minutes * minute, attempts: tries},
+			middle,
+		);
 		return next === null ? null : (next - accepted) / minute;
 	};
 	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(29, 5)], [1, 6, 16, 29, null]);
@@ -93,14 +97,14 @@ test('a destination’s schedule replaces that of the settings, but its lifetime
 
 test('a lifetime of seconds reserves a tenth for the last attempt; a lifetime of zero allows one attempt', t => {
 	const next = (lifetime: number) =>
-		nextAttempt({...usual, lifetime}, {acceptedAt: accepted, now: accepted + 100, tries: 1}, middle);
+		nextAttempt({...usual, lifetime}, {acceptedAt: accepted, now: accepted + 100, attempts: 1}, middle);
 	t.deepEqual([next(20_000), next(0)], [accepted + 18_000, null]);
 	t.deepEqual([endOfLife(accepted, 20_000), endOfLife(accepted, 0)], [accepted + 20_000, accepted + 1000]);
 });
 
 test('follows a stated wait without jitter, up to the longest wait of the schedule', t => {
 	const wait = (retry: Retry, waitMs: number, tries = 1) =>
-		(nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries, waitMs}, middle) ?? 0) - accepted;
+		(nextAttempt(retry, {acceptedAt: accepted, now: accepted, attempts: tries, waitMs}, middle) ?? 0) - accepted;
 	t.is(wait(usual, 7 * minute), 7 * minute);
 	t.is(wait(usual, 7 * minute, 5), 7 * minute);
 	t.is(wait({...usual, schedule: scheduleOf('1s,2s*')}, hour), 2000);
@@ -108,7 +112,7 @@ test('follows a stated wait without jitter, up to the longest wait of the schedu
 
 test('a minimum wait grows with the schedule from the first attempt on', t => {
 	const wait = (tries: number, retry = usual) => {
-		const failed = {acceptedAt: accepted, now: accepted, tries, waitMs: 5 * minute, isLeast: true};
+		const failed = {acceptedAt: accepted, now: accepted, attempts: tries, waitMs: 5 * minute, isLeast: true};
 		return ((nextAttempt(retry, failed, middle) ?? 0) - accepted) / minute;
 	};
 	t.deepEqual([wait(1), wait(2), wait(3), wait(4), wait(6)], [5, 5, 10, 20, 90]);
@@ -117,7 +121,8 @@ test('a minimum wait grows with the schedule from the first attempt on', t => {
 
 test('ignores a short stated wait after the first few attempts', t => {
 	const wait = (tries: number) =>
-		((nextAttempt(usual, {acceptedAt: accepted, now: accepted, tries, waitMs: minute}, middle) ?? 0) - accepted) /
+		((nextAttempt(usual, {acceptedAt: accepted, now: accepted, attempts: tries, waitMs: minute}, middle) ?? 0) -
+			accepted) /
 		minute;
 	t.deepEqual([wait(1), wait(5), wait(6), wait(7), wait(20)], [1, 1, 90, 180, 240]);
 });

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fieldValue, lineNumber, longLineIn, octetFault, readSource, withoutRecipient} from '../../src/mail/source.ts';
+import {fieldValue, lineNumber, longLineIn, octetProblem, readSource, withoutRecipient} from '../../src/mail/source.ts';
 
 const read = (text: string) => readSource(Buffer.from(text, 'latin1'), {octets: 200_000, fields: 1000});
 
@@ -59,7 +59,7 @@ test('finds invalid bytes like a regular expression', t => {
 		fc.property(anyMail, raw => {
 			const text = raw.toString('latin1');
 			const isGood = !/\0|\r(?!\n)|(?<!\r)\n/.test(text);
-			t.is(octetFault(raw) === null, isGood);
+			t.is(octetProblem(raw) === null, isGood);
 		}),
 		{numRuns: 2000},
 	);

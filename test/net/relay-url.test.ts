@@ -99,7 +99,7 @@ const bad: Array<[string, RegExp]> = [
 for (const [text, fault] of bad) {
 	test(`rejects the relay URL ${text.slice(0, 60)}`, t => {
 		const parsed = parseRelayUrl(text);
-		t.regex(parsed.ok ? '' : parsed.fault, fault);
+		t.regex(parsed.ok ? '' : parsed.problem, fault);
 	});
 }
 
@@ -116,7 +116,7 @@ test('parses or rejects any text without repeating a password in the error', t =
 				`postmark+https://hunter2secret${rest}`,
 			]) {
 				const parsed = parseRelayUrl(text);
-				t.true(parsed.ok || !parsed.fault.includes('hunter2secret'));
+				t.true(parsed.ok || !parsed.problem.includes('hunter2secret'));
 			}
 		}),
 	);

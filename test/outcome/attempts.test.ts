@@ -60,7 +60,7 @@ async function record(store: Store, recipient: Claimed, outcome: Outcome, attemp
 		retry,
 	};
 	const verdict = decideNext(end, now, Math.random);
-	await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	await store.writer.submit(recordWrite, {recipient, rendered: null, result, verdict, crashes: 0});
 	return await claimed(store, recipient.workspace_id, recipient.id);
 }
 

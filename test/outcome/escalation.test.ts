@@ -44,7 +44,7 @@ async function sendOn(
 	const result = {recipientId: id, outcome, attempts: [], sentAt: null, at: storeTime(now)};
 	const end = {result, acceptedAt: now - acceptedDaysBefore * day, attempts: 0, sentBefore: false, retry};
 	const verdict = decideNext(end, now, Math.random);
-	await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	await store.writer.submit(recordWrite, {recipient, rendered: null, result, verdict, crashes: 0});
 	return recipient;
 }
 

@@ -38,7 +38,7 @@ function delivered(
 	const outcome: Outcome = {kind: 'delivered', follows};
 	const result: AttemptResult = {recipientId: recipient.id, outcome, attempts: [], sentAt: at, at};
 	const verdict = decideNext({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);
-	return {recipient, made, result, verdict, crashes: 0, ...more};
+	return {recipient, rendered: made, result, verdict, crashes: 0, ...more};
 }
 
 async function timelineOf(store: Store, {message_id: messageId}: Claimed) {
@@ -86,7 +86,7 @@ sqliteTest(test, 'simulates a click on a placeholder link for a message without 
 	const recipient = await claimed(store, both);
 	await store.writer.submit(
 		write,
-		delivered(recipient, 'clicked', {made: {subject: 'Hello', firstLink: null, links: 0}}),
+		delivered(recipient, 'clicked', {rendered: {subject: 'Hello', firstLink: null, links: 0}}),
 	);
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'clicked https://simulator.test/']);
 });

@@ -21,7 +21,7 @@ function event(workspaceId: string, messageId: string, fields: Partial<Announced
 		occurredAt: storeTime(at),
 		recordedAt: storeTime(at + 5000),
 		detail: null,
-		counted: false,
+		isCounted: false,
 		...fields,
 	};
 }

@@ -44,7 +44,7 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome, 
 	const result: AttemptResult = {recipientId: to.id, outcome, attempts: [], sentAt: at, at};
 	const end = {result, acceptedAt: Date.now(), attempts: 1, sentBefore: true, retry};
 	const verdict = decideNext(end, Date.now(), Math.random);
-	const isMine = await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	const isMine = await store.writer.submit(recordWrite, {recipient, rendered: null, result, verdict, crashes: 0});
 	const events = await readEvents(store.reader, messageId, {after: null, limit: 9});
 	const days: Array<{status: string; n: number}> = await store.reader('usage_days').orderBy('status');
 	const [hour] = await store.reader('reputation_hours');

@@ -667,7 +667,7 @@ storeTest(
 );
 
 storeTest(test, 'retains only the newest messages of a flood', async (t, store) => {
-	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
+	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {messages: 20, bytes: 1e9}});
 	for (let n = 0; n < 300; n++) {
 		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
 		await store.writer.submit(write, await taken(store, reading([hard]), {cameIn: {receivedAt}}));
@@ -680,11 +680,14 @@ storeTest(test, 'retains only the newest messages of a flood', async (t, store) 
 sqliteTest(test, 'removes many small retained messages in favor of a few large ones', async (t, store) => {
 	// A quarter of a mebibyte of each is retained.
 	const large = 6 * 1024 * 1024;
-	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 1000, bytes: 8 * 256 * 1024}});
+	const write = createReportWrite(eventWriter, {
+		retentionDays: () => 90,
+		caps: {messages: 1000, bytes: 8 * 256 * 1024},
+	});
 	const add = async (n: number, size: number) => {
 		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
 		const mail = await taken(store, reading([hard]), {cameIn: {receivedAt}});
-		await store.database('inbound').where({id: mail.cameIn.id}).update({size});
+		await store.database('inbound').where({id: mail.inbound.id}).update({size});
 		await store.writer.submit(write, {...mail, size});
 	};
 	for (let n = 0; n < 50; n++) {
@@ -712,9 +715,9 @@ sqliteTest(test, 'retains only the beginning of a large message', async (t, stor
 	const size = raw.length;
 	for (const to of [['fbl'], ['postmaster@bounces.test']]) {
 		const mail = await taken(store, reading([hard]), {to});
-		await store.database('inbound').where({id: mail.cameIn.id}).update({raw, size});
+		await store.database('inbound').where({id: mail.inbound.id}).update({raw, size});
 		t.not((await store.writer.submit(reportWrite, {...mail, size})).kept, null);
-		const row = await store.reader('inbound').where({id: mail.cameIn.id}).first('raw', 'size');
+		const row = await store.reader('inbound').where({id: mail.inbound.id}).first('raw', 'size');
 		t.deepEqual({size: row.size, raw: Buffer.from(row.raw)}, {size, raw: raw.subarray(0, 256 * 1024)});
 	}
 });

@@ -49,7 +49,7 @@ async function begun(store: Store) {
 			const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
 			const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
 			const verdict = decideNext(end, Date.now(), () => 0.5);
-			await through.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+			await through.writer.submit(recordWrite, {recipient, rendered: null, result, verdict, crashes: 0});
 		},
 		async report(report: Report, through = store) {
 			await through.writer.submit(reportWrite, await taken(through, reading([report]), {to: [returnPath(to)]}));
@@ -119,15 +119,15 @@ test('adds a recipient at most once to each figure, and not before an attempt ha
 	const weights: readonly Weight[] = ['hard', 'of_us', 'complained'];
 	for (let n = 0; n < 32; n++) {
 		const course = {
-			tried: (n & 1) > 0,
-			taken: (n & 2) > 0,
+			isAttempted: (n & 1) > 0,
+			isAccepted: (n & 2) > 0,
 			weights: new Set(weights.filter((_, index) => (n & (4 << index)) > 0)),
 		};
 		const {attempted, hard, delivered, complained} = toFigures(course);
 		const all = [attempted, hard, delivered, complained];
-		t.true(all.every(figure => figure === 0 || (figure === 1 && course.tried)));
+		t.true(all.every(figure => figure === 0 || (figure === 1 && course.isAttempted)));
 		t.true(hard <= attempted && delivered <= attempted && complained <= attempted);
 		const isOnlyOfUs = course.weights.size === 1 && course.weights.has('of_us');
-		t.is(attempted, course.tried && !isOnlyOfUs ? 1 : 0);
+		t.is(attempted, course.isAttempted && !isOnlyOfUs ? 1 : 0);
 	}
 });

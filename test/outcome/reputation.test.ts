@@ -69,7 +69,13 @@ async function end(store: Store, ids: readonly string[], name: Name, at: string,
 		const outcome = outcomes[name];
 		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at, name)], sentAt: at, at};
 		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: recipient.attempts, sentBefore: false, retry};
-		tries.push({recipient, made: null, result, verdict: decideNext(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
+		tries.push({
+			recipient,
+			rendered: null,
+			result,
+			verdict: decideNext(tryEnd, Date.parse(at), () => 0.5),
+			crashes: 0,
+		});
 	}
 	await Promise.all(tries.map(one => store.writer.submit(write, one)));
 }

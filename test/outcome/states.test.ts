@@ -50,7 +50,7 @@ async function record(
 	const result: AttemptResult = {recipientId: recipient.id, outcome, attempts: [], sentAt, at};
 	const end = {result, acceptedAt: now, attempts: 0, sentBefore: recipient.sent_at !== null, retry};
 	const verdict = decideNext(end, now, Math.random);
-	return await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	return await store.writer.submit(recordWrite, {recipient, rendered: null, result, verdict, crashes: 0});
 }
 
 storeTest(test, 'moves a state on a report exactly where the table allows it', async (t, store) => {

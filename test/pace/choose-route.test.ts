@@ -18,7 +18,7 @@ const noWarmUp: DailyShares = () => null;
 function relay(url: string) {
 	const parsed = parseRelayUrl(url);
 	if (!parsed.ok) {
-		throw new Error(parsed.fault);
+		throw new Error(parsed.problem);
 	}
 
 	return parsed.relay;
@@ -27,7 +27,7 @@ function relay(url: string) {
 function choice(text: string): RouteChoice {
 	const parsed = parseRoute(text);
 	if (!parsed.ok) {
-		throw new Error(parsed.fault);
+		throw new Error(parsed.problem);
 	}
 
 	return parsed.route;
@@ -37,7 +37,7 @@ function destinations(own: object): Destinations {
 	const base = {default: {connections: 5, startConnections: 2, mailsPerSession: 50, failures: 3}};
 	const parsed = parseDestinations(base, own, {pools: ['otp', 'bulk'], hasRelay: true});
 	if (!parsed.ok) {
-		throw new Error(parsed.faults.join());
+		throw new Error(parsed.problems.join());
 	}
 
 	return parsed.destinations;

@@ -6,12 +6,12 @@ import {
 	isBackingOff,
 	mailsAllowed,
 	newSite,
+	noteAttempt,
 	opensAt,
 	type SiteEnd,
 	type SiteShare,
 	savedSite,
 	takeOver,
-	tried,
 } from '../../src/pace/site-state.ts';
 import {defaultPace} from '../helpers/routes.ts';
 
@@ -25,13 +25,13 @@ const third: SiteShare = {
 	connections: total => Math.floor(total / 3),
 	perMinute: total => Math.floor(total / 3),
 };
-const answered: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
-const failed: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
+const answered: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
+const failed: SiteEnd = {kind: 'failed', hasReplied: false, replies: [], reason: 'connect ETIMEDOUT'};
 
 /** The stored state of a provider after this happened. */
 function savedAfter(end: SiteEnd): SavedSite | null {
 	const site = newSite(pace);
-	tried(site, end, 0, longest);
+	noteAttempt(site, end, 0, longest);
 	return savedSite(site, at(0));
 }
 
@@ -46,12 +46,12 @@ test('limits a node to its share of connections and rate', t => {
 test('halves the window from the node’s share, and grows it with the share once they are equal', t => {
 	let part = 4;
 	const site = newSite(pace, {...third, connections: () => part});
-	tried(site, {...answered, kind: 'throttled'}, 0, longest);
+	noteAttempt(site, {...answered, kind: 'throttled'}, 0, longest);
 	t.is(connectionsOf(site, 0), 2);
 	part = 6;
 	t.is(connectionsOf(site, 0), 2, 'it knows no more of the site');
 	for (let mail = 0; mail < 30; mail++) {
-		tried(site, answered, 0, longest);
+		noteAttempt(site, answered, 0, longest);
 	}
 	t.is(connectionsOf(site, 0), 6);
 	part = 12;
@@ -64,7 +64,7 @@ test('keeps the window while the node’s share is zero', t => {
 	const site = newSite(pace, {...third, connections: () => part});
 	part = 0;
 	t.is(connectionsOf(site, 0), 0);
-	tried(site, answered, 0, longest);
+	noteAttempt(site, answered, 0, longest);
 	part = 4;
 	t.is(connectionsOf(site, 0), 4);
 });
@@ -101,7 +101,7 @@ test('probes from one node, and ends the suspension on others once it is gone fr
 
 test('keeps a suspension that has not been stored yet', t => {
 	const site = newSite(pace, third);
-	tried(site, failed, 0, longest);
+	noteAttempt(site, failed, 0, longest);
 	takeOver(site, {before: null, after: null}, at(1000), longest);
 	t.true(isBackingOff(site, 1000));
 });

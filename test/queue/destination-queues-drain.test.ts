@@ -88,7 +88,7 @@ test('claims every recipient eventually and never too many at once, whatever hap
 				}
 				queues.suspend(new Set(suspends ? [key.destination] : []), at());
 				for (const permit of running.splice(0, settles)) {
-					const end = {kind, spoke: kind !== 'failed', replies: [reply], reason: 'x'};
+					const end = {kind, hasReplied: kind !== 'failed', replies: [reply], reason: 'x'};
 					settle(permit, end, kind === 'answered' ? null : dueIn);
 				}
 				if (!turn()) {
@@ -97,7 +97,7 @@ test('claims every recipient eventually and never too many at once, whatever hap
 			}
 
 			queues.suspend(new Set(), at());
-			const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
+			const well: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
 			for (let turns = 0; turns < (4 * 60 * minute) / stepMs; turns++) {
 				for (const permit of running.splice(0)) {
 					settle(permit, well, null);

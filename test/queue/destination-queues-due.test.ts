@@ -46,7 +46,7 @@ test('asks for the next due recipient after each claim, until all have had their
 	queues.advance(at(9000));
 	t.is(permitsOf(queues, own(), 9000).length, 1);
 
-	queues.found(key('b.test'), 0, at(9000));
+	queues.scanned(key('b.test'), 0, at(9000));
 	t.true(permitsOf(queues, own(), 9000)[0]?.asksNext, 'others may wait behind the first one found in the store');
 	queues.arrived(key('c.test'), at(9000));
 	t.false(permitsOf(queues, own(), 9000)[0]?.asksNext, 'nothing else is known where mail was just accepted');
@@ -54,7 +54,7 @@ test('asks for the next due recipient after each claim, until all have had their
 
 test('leaves asking for the next due recipient to the claim after a full one', t => {
 	const queues = queuesOf();
-	queues.found(key('a.test'), 0, at(0));
+	queues.scanned(key('a.test'), 0, at(0));
 	const [full] = permitsOf(queues) as [ClaimPermit];
 	queues.claimed(full, brought(full.limit), at(0));
 	settle(queues, full, full.limit);

@@ -7,7 +7,7 @@ import {at, brought, key, minute, own, permitsOf, queuesOf, settle, silent, well
 test('sends no more than the rate allows, and holds no message back forever', t => {
 	const queues = queuesOf();
 	const route = own({perMinute: 60});
-	queues.found(key('slow.test'), 0, at(0));
+	queues.scanned(key('slow.test'), 0, at(0));
 	const times: number[] = [];
 	for (let now = 0; now < 3 * minute; now += 100) {
 		queues.advance(at(now));
@@ -30,7 +30,7 @@ test('sends what exceeds the daily limit of a new source by another route, or th
 	for (const elsewhere of [overflow, null]) {
 		const queues = queuesOf();
 		const route = () => warm({...limited, overflow: elsewhere});
-		queues.found(key('a.test'), 0, at(noon));
+		queues.scanned(key('a.test'), 0, at(noon));
 		const [first] = permitsOf(queues, route, noon) as [ClaimPermit];
 		t.deepEqual([first.site.name, first.limit], ['mx.test', 3]);
 		t.like(first.warmUp, {source: '192.0.2.1', group: 'big', day: '1970-01-01', perDay: 3});

@@ -95,7 +95,7 @@ test('claims for a provider whose connections exceed the limit for unproven ones
 test('limits retries to unproven providers and leaves room for new mail', t => {
 	const queues = queuesOf({maxInFlight: 200, maxUnproven: 40});
 	for (let site = 0; site < 100; site++) {
-		queues.found(key(`dead${site}.test`), 0, at(0));
+		queues.scanned(key(`dead${site}.test`), 0, at(0));
 	}
 	claimAll(queues);
 	t.is(queues.inFlight, 20);
@@ -121,7 +121,7 @@ test('gives a responding provider its whole window, and takes it away when it st
 	claimAll(queues, own(), 20);
 	t.is(queues.inFlight, 20);
 	settle(queues, first, 1, silent);
-	t.is(first.site.state.answers, false);
+	t.is(first.site.state.isResponding, false);
 	t.deepEqual(claimAll(queues), []);
 	settle(queues, first, 18, null);
 	claimAll(queues);
@@ -131,7 +131,7 @@ test('gives a responding provider its whole window, and takes it away when it st
 test('sends new mail before a due backlog without stopping the backlog', t => {
 	const queues = queuesOf({maxInFlight: 80});
 	for (let site = 0; site < 100; site++) {
-		queues.found(key(`site${site}.test`), 0, at(0));
+		queues.scanned(key(`site${site}.test`), 0, at(0));
 	}
 	const claimed = claimAll(queues);
 	t.is(queues.inFlight, 40, 'half is left to new mail');
@@ -153,7 +153,7 @@ test('sends new mail before a due backlog without stopping the backlog', t => {
 
 test('sends new mail before the backlog of its own queue', t => {
 	const queues = queuesOf();
-	queues.found(key('a.test'), 0, at(0));
+	queues.scanned(key('a.test'), 0, at(0));
 	queues.arrived(key('a.test'), at(0));
 	queues.arrived(key('b.test'), at(0));
 	t.deepEqual(

@@ -23,7 +23,7 @@ parentPort?.on('message', (message: ToRenderer) => {
 		};
 		parentPort?.postMessage({
 			kind: 'done',
-			results: message.jobs.map(() => ({ok: true, made})),
+			results: message.jobs.map(() => ({ok: true, message: made})),
 		} satisfies FromRenderer);
 	}
 });

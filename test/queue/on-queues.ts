@@ -10,8 +10,8 @@ export const minute = 60_000;
 export const at = (ms: number) => ({now: ms, monotonic: ms});
 export const key = (destination: string, workspaceId = 'ws_1') => ({destination, workspaceId});
 /** What an attempt shows about its provider: it accepted the message, or no mail server was reached. */
-export const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
-export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
+export const well: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
+export const silent: SiteEnd = {kind: 'failed', hasReplied: false, replies: [], reason: 'connect ETIMEDOUT'};
 
 /** Queues with enough capacity for all, unless overridden by `more`. */
 export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>

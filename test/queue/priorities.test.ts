@@ -196,7 +196,7 @@ test('leaves every second turn to another workspace during a flood of high-prior
 	for (const isNew of [true, false]) {
 		const queues = queuesOf({maxInFlight: 40, maxUnproven: 20});
 		const wake = (key: Parameters<DestinationQueues['arrived']>[0]) =>
-			isNew ? queues.arrived(key, at(0)) : queues.found(key, 0, at(0));
+			isNew ? queues.arrived(key, at(0)) : queues.scanned(key, 0, at(0));
 		for (let n = 0; n < 200; n++) {
 			wake({destination: `a${n}.test`, workspaceId: 'ws_a', priority: 'high'});
 		}

@@ -63,7 +63,7 @@ function start(
 		cpu,
 		observer: {
 			workerEnded: reason => crashes.push(reason),
-			resourceFault: (_, message) => faults.push(message),
+			resourceProblem: (_, message) => faults.push(message),
 		},
 		isUnavailable: error => error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY',
 		spawn(shared) {
@@ -75,8 +75,8 @@ function start(
 					keys: {current: 1, keys: {1: randomBytes(32)}},
 					publicUrl: 'https://mail.example',
 					tokenLifetimeMs: 1000,
-					listening: true,
-					replies: true,
+					isListening: true,
+					canReceiveReplies: true,
 					senderId: 'shop1',
 					cfbl: null,
 				} satisfies RendererData & {gate: unknown},
@@ -143,10 +143,10 @@ test('gives busy renderers whole batches, and loads a template and a key once in
 	if (!first?.ok) {
 		return t.fail();
 	}
-	const mail = await simpleParser(Buffer.from(first.made.mail));
+	const mail = await simpleParser(Buffer.from(first.message.mail));
 	t.is(mail.subject, 'Grüße Ada');
-	t.is(first.made.subject, 'Grüße Ada');
-	t.regex(first.made.envelopeFrom, /^b[0-9a-hjkmnp-tv-z]{44}@bounces\.example$/);
+	t.is(first.message.subject, 'Grüße Ada');
+	t.regex(first.message.envelopeFrom, /^b[0-9a-hjkmnp-tv-z]{44}@bounces\.example$/);
 	t.is(mail.attachments[0]?.content.toString(), 'attached');
 	t.truthy(mail.headers.get('dkim-signature'));
 	const list = mail.headers.get('list') as unknown as {unsubscribe: {url: string; mail: string}};
@@ -325,7 +325,7 @@ test('does not delay others for a template that keeps timing out, and postpones 
 	const ends = (await Promise.all(hostile)).map(result => (result.ok ? null : result.unmade));
 	const putOff = ends.filter(unmade => unmade?.reason === 'render_limit' && unmade.waitMs !== undefined);
 	t.true(putOff.length >= 20, String(putOff.length));
-	t.true(putOff.every(unmade => unmade?.ours && (unmade.waitMs ?? 0) <= 60_000));
+	t.true(putOff.every(unmade => unmade?.isOurs && (unmade.waitMs ?? 0) <= 60_000));
 	t.true(before < 60, 'the others waited for their turn');
 });
 

@@ -449,7 +449,7 @@ storeTest(test, 'does not report an error after a stored outcome as a failure of
 	await scheduler.start();
 	await waitFor('the outcomes', () => faults.length === 2);
 	await waitFor('the lanes', () => scheduler.inFlight === 0);
-	t.false(scheduler.storeFailing);
+	t.false(scheduler.isStoreFailing);
 	await scheduler.stop();
 	t.is(followed, 2);
 	t.deepEqual(faults.sort(), ['one@a.test: no figures', 'two@a.test: no figures']);

@@ -45,7 +45,7 @@ test('treats a mail server that falls silent before it has the message as unreac
 	t.is(endOf(silent), 'failed');
 	t.is(endOf(attemptOf('mail')), 'throttled', 'one that hung up wants less');
 	const result = {recipientId: 'rcp_1', outcome: deferred, attempts: [silent], sentAt: null, at: silent.at};
-	t.false(siteEnd(result, {site: 'mx.test', terms: plainTerms}, 'a.test')?.spoke);
+	t.false(siteEnd(result, {site: 'mx.test', terms: plainTerms}, 'a.test')?.hasReplied);
 });
 
 test('treats a permanent rejection of our address as a block by the provider, but not via a relay', t => {

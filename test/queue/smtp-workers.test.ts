@@ -28,9 +28,9 @@ const delivery = (recipientId = newId('rcp')): Delivery => ({
 	data: new Uint8Array(randomBytes(100)),
 	attempt: 1,
 	endsAt: Number.POSITIVE_INFINITY,
-	simulated: false,
-	nxdomainBefore: false,
-	noAddressBefore: false,
+	isSimulated: false,
+	wasNxdomain: false,
+	hadNoAddress: false,
 });
 
 async function start(

@@ -8,7 +8,7 @@ import {at, brought, claimAll, key, minute, own, permitsOf, queuesOf, settle, si
 test('suspends a failing provider, then probes it with one recipient and resumes on success', t => {
 	const queues = queuesOf();
 	const route = own({failures: 3});
-	queues.found(key('dead.test'), 0, at(0));
+	queues.scanned(key('dead.test'), 0, at(0));
 	const [permit] = permitsOf(queues, route) as [ClaimPermit];
 	queues.claimed(permit, brought(5), at(0));
 	settle(queues, permit, 5, silent);
@@ -34,7 +34,7 @@ test('suspends a failing provider, then probes it with one recipient and resumes
 test('probes a provider at once when an operator resumes it, and suspends it again on failure', t => {
 	const queues = queuesOf();
 	const route = own({failures: 3});
-	queues.found(key('dead.test'), 0, at(0));
+	queues.scanned(key('dead.test'), 0, at(0));
 	const [permit] = permitsOf(queues, route) as [ClaimPermit];
 	queues.claimed(permit, brought(5), at(0));
 	settle(queues, permit, 5, silent);

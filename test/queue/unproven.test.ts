@@ -99,5 +99,5 @@ test('keeps a proven provider proven when one of its sessions gets no response',
 	queues.done(permit, well, at(0));
 	queues.quiet('well.test', at(0));
 	queues.quiet('unknown.test', at(0));
-	t.is(permit.site.state.answers, true);
+	t.is(permit.site.state.isResponding, true);
 });

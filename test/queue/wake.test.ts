@@ -116,7 +116,7 @@ sqliteTest(test, 'ends recipients whose attempts have already been recorded', as
 	await scheduler.start();
 	await waitFor('the ends', () => recorded.length === addresses.length);
 	await scheduler.stop();
-	t.false(scheduler.storeFailing);
+	t.false(scheduler.isStoreFailing);
 	t.is((await store.reader('attempts').where({reply: 'x'})).length, addresses.length);
 	t.is((await store.reader('recipients').where({state: 'delivered'})).length, addresses.length);
 });
@@ -136,7 +136,7 @@ storeTest(test, 'stores any reply of a hostile mail server', async (t, store) =>
 	await scheduler.start();
 	await waitFor('the end', () => recorded.length === 1);
 	await scheduler.stop();
-	t.false(scheduler.storeFailing);
+	t.false(scheduler.isStoreFailing);
 });
 
 sqliteTest(test, 'does not let a thousand unresponsive destinations delay one that responds', async (t, store) => {

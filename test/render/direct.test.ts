@@ -6,7 +6,7 @@ import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/kit/text.ts';
 import {PieceEmitter, TextEmitter} from '../../src/render/emitters.ts';
 import {liquidEngines, parseDirect, renderAll} from '../../src/render/liquid-engine.ts';
-import {toFault} from '../../src/render/liquid-source.ts';
+import {toProblem} from '../../src/render/liquid-source.ts';
 
 const engines = liquidEngines();
 const own = liquidEngines();
@@ -35,7 +35,7 @@ function rendered(engine: Liquid, scope: object, render: (context: Context) => s
 	try {
 		return {text: render(context), memory: memory(), checks};
 	} catch (error) {
-		return {fault: toFault(error), memory: memory(), checks};
+		return {fault: toProblem(error), memory: memory(), checks};
 	}
 }
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {layoutUses, partialsIn} from '../../src/mail/layout-uses.ts';
-import {compileInLayout, type Layout, layoutFaults, reachedFrom} from '../../src/render/layouts.ts';
+import {compileInLayout, type Layout, layoutProblems, reachedFrom} from '../../src/render/layouts.ts';
 import {deepestPartials, maxPartials} from '../../src/render/limits.ts';
 
 const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
@@ -100,7 +100,7 @@ test('rejects recursive or too deep partials and shows the path', async t => {
 		...{file: '_partials/b.liquid', line: 2},
 		message: 'a partial includes itself: a → b → a',
 	});
-	t.like(layoutFaults(circle[0] as Layout, circle), [{message: 'a partial includes itself: a → b → a'}]);
+	t.like(layoutProblems(circle[0] as Layout, circle), [{message: 'a partial includes itself: a → b → a'}]);
 	const deep = Array.from({length: deepestPartials + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
 	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
 	// Each doubles the one before: 2 to the 8th.

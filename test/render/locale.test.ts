@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {chooseVariant, mailLocale, validLocale, validTimezone} from '../../src/render/locale.ts';
+import {chooseVariant, isValidTimezone, mailLocale, validLocale} from '../../src/render/locale.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
 for (const [text, canonical] of [
@@ -40,7 +40,7 @@ for (const zone of [
 	'W-SU',
 ]) {
 	test(`accepts the time zone ${zone}`, t => {
-		t.true(validTimezone(zone));
+		t.true(isValidTimezone(zone));
 	});
 }
 
@@ -60,7 +60,7 @@ for (const zone of [
 	'__proto__',
 ]) {
 	test(`rejects the time zone ${JSON.stringify(zone)}`, t => {
-		t.false(validTimezone(zone));
+		t.false(isValidTimezone(zone));
 	});
 }
 
@@ -143,7 +143,7 @@ test('accepts or rejects any text without throwing', t => {
 		fc.property(fc.string({unit: anyChar}), text => {
 			const locale = validLocale(text);
 			t.true(locale === null || validLocale(locale) === locale);
-			t.is(typeof validTimezone(text), 'boolean');
+			t.is(typeof isValidTimezone(text), 'boolean');
 			t.not(chooseVariant(variants, text, text), undefined);
 			t.is(typeof mailLocale('zh-Hant', text), 'string');
 		}),

@@ -7,7 +7,7 @@ import {readDmarcReport} from '../../src/report/dmarc-report.ts';
 import {readReport} from '../../src/report/read-report.ts';
 import {readTlsReport} from '../../src/report/tls-report.ts';
 import {unpack} from '../../src/report/unpack.ts';
-import {readXml, XmlFault} from '../../src/report/xml.ts';
+import {readXml, XmlProblem} from '../../src/report/xml.ts';
 import {dmarcMail, type Facts, mailWith, pack, reporters, tlsFacts, zipOf} from '../helpers/aggregate-mails.ts';
 import {classify} from '../helpers/classify.ts';
 
@@ -71,7 +71,7 @@ function readOf(xml: string): DmarcReport | string | null {
 	try {
 		return readDmarcReport(xml);
 	} catch (error) {
-		if (error instanceof XmlFault) {
+		if (error instanceof XmlProblem) {
 			return error.message;
 		}
 		throw error;
@@ -97,7 +97,7 @@ test('rejects a document type declaration and neither expands nor fetches entiti
 test('rejects an archive that is too large, damaged or nested, or that holds several files', t => {
 	const refused = (bytes: Buffer) => {
 		const unpacked = unpack(bytes);
-		return unpacked.ok ? null : unpacked.fault;
+		return unpacked.ok ? null : unpacked.problem;
 	};
 	const zeros = Buffer.alloc(16 * 1024 * 1024);
 	const xml = Buffer.from(xmlOf({}));
@@ -352,16 +352,16 @@ test('ignores bytes after the end of a gzip file', t => {
 		t.like(read(mailOfReport(bytes) as Buffer), isReadAs('dmarc'), after);
 	}
 	const damaged = Buffer.concat([packed.subarray(0, -9), Buffer.from('\r\n')]);
-	t.deepEqual(unpack(damaged), {ok: false, fault: 'the archive is damaged'});
+	t.deepEqual(unpack(damaged), {ok: false, problem: 'the archive is damaged'});
 	const altered = Buffer.concat([packed.subarray(0, -8), gzipSync('other').subarray(-8)]);
-	t.deepEqual(unpack(altered), {ok: false, fault: 'the archive is damaged'});
+	t.deepEqual(unpack(altered), {ok: false, problem: 'the archive is damaged'});
 	t.deepEqual(unpack(Buffer.concat([packed, packed])), {ok: true, bytes: Buffer.from(xmlOf({}).repeat(2))});
 	const withHeader = Buffer.concat([
 		...[packed.subarray(0, 3), Buffer.from([2 + 4 + 8 + 16]), packed.subarray(4, 10)],
 		...[Buffer.from('\x03\0abcname\0comment\0\x12\x34', 'latin1'), packed.subarray(10), Buffer.from('\r\n\0')],
 	]);
 	t.deepEqual(unpack(withHeader), {ok: true, bytes: Buffer.from(xmlOf({}))});
-	t.deepEqual(unpack(withHeader.subarray(0, 17)), {ok: false, fault: 'the archive is damaged'});
+	t.deepEqual(unpack(withHeader.subarray(0, 17)), {ok: false, problem: 'the archive is damaged'});
 });
 
 test('does not count folders in a zip archive as files', t => {
@@ -618,7 +618,7 @@ test('either reads or rejects arbitrary bytes and arbitrarily changed reports', 
 			try {
 				readXml(tags.join(''), 'record', ({name}) => t.is(name, 'record'));
 			} catch (error) {
-				t.true(error instanceof XmlFault);
+				t.true(error instanceof XmlProblem);
 			}
 		}),
 		{numRuns: 500},

@@ -57,10 +57,10 @@ test('unfolds a diagnostic, even if its continuation lines are not indented', t 
 });
 
 test('reads at most 100 recipients and indicates that there are more', t => {
-	const {recipients, cut} = readDeliveryStatus('Final-Recipient: rfc822; a@x\nAction: failed\n\n'.repeat(101));
+	const {recipients, isCut} = readDeliveryStatus('Final-Recipient: rfc822; a@x\nAction: failed\n\n'.repeat(101));
 	t.is(recipients.length, 100);
-	t.true(cut);
-	t.false(readDeliveryStatus('Final-Recipient: rfc822; a@x\nAction: failed\n\n'.repeat(100)).cut);
+	t.true(isCut);
+	t.false(readDeliveryStatus('Final-Recipient: rfc822; a@x\nAction: failed\n\n'.repeat(100)).isCut);
 });
 
 for (const [value, address] of [

@@ -230,7 +230,7 @@ test('recognizes message IDs in encoded words', async t => {
 		'',
 		'.',
 	]);
-	t.deepEqual(letter.answers, ['<m1@shop.example>', '<long.message.id@shop.example>', '<m0@shop.example>']);
+	t.deepEqual(letter.repliedTo, ['<m1@shop.example>', '<long.message.id@shop.example>', '<m0@shop.example>']);
 });
 
 test('preserves the names and bytes of attached files', async t => {

@@ -16,7 +16,7 @@ test('reads the text of a message and the message IDs it replies to', async t =>
 	for (const [name, write] of Object.entries(programs)) {
 		const letter = await readLetter(Buffer.from(write(reply)), []);
 		t.like(letter, {from: {address: 'ada@example.net'}, automatic: false, fault: null, cut: false}, name);
-		t.true(letter.answers.includes('<m1@shop.example>'), name);
+		t.true(letter.repliedTo.includes('<m1@shop.example>'), name);
 		t.regex(letter.text ?? '', /^Thank you!/, name);
 		t.deepEqual(letter.addressees, ['shop@in.example'], name);
 	}
@@ -30,12 +30,12 @@ test('reads the text of a message and the message IDs it replies to', async t =>
 
 test('skips message IDs with control characters, which PostgreSQL does not accept in text', async t => {
 	for (const name of ['In-Reply-To', 'References']) {
-		const {answers} = await readLetter(
+		const {repliedTo} = await readLetter(
 			Buffer.from(`${name}: <a\0b@x.example> <c@\x7fy> <ok@x.example>\r\n\r\n.`),
 			[],
 		);
-		t.true(answers.includes('<ok@x.example>'), name);
-		t.notRegex(answers.join(''), /\p{Cc}/u);
+		t.true(repliedTo.includes('<ok@x.example>'), name);
+		t.notRegex(repliedTo.join(''), /\p{Cc}/u);
 	}
 });
 
@@ -181,7 +181,7 @@ test('reads any bytes as a message that can be stored as JSON', async t => {
 				const {files, ...letter} = await readLetter(Buffer.from(raw as Uint8Array), []);
 				const json = JSON.stringify(letter);
 				t.deepEqual(JSON.parse(json), letter);
-				t.true(letter.headers.length <= 200 && letter.answers.length <= 50 && files.length <= 200);
+				t.true(letter.headers.length <= 200 && letter.repliedTo.length <= 50 && files.length <= 200);
 				t.true(letter.subject.length <= 998 && (letter.text ?? '').length <= 262_144);
 			},
 		),

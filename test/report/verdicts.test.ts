@@ -4,7 +4,7 @@ import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {askDns} from '../../src/inbound/dns-answers.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {systemClocks} from '../../src/kit/work-limit.ts';
-import type {CameIn, Envelope, Reading} from '../../src/mail/report.ts';
+import type {Envelope, Reading, StoredInbound} from '../../src/mail/report.ts';
 import type {DnsAnswer, Resolver} from '../../src/net/dns.ts';
 import {KnownAnswers} from '../../src/report/known-answers.ts';
 import {readInbound} from '../../src/report/read-inbound.ts';
@@ -19,7 +19,7 @@ const {privateKey, publicKey} = generateKeyPairSync('rsa', {
 });
 const key = `v=DKIM1; p=${publicKey.toString('base64')}`;
 const plain = 'From: Ada <ada@example.net>\r\nSubject: hello\r\n\r\nHello.\r\n';
-const cameIn: CameIn = {
+const cameIn: StoredInbound = {
 	...{id: 'i', digest: 'd', source: 'smtp', mailFrom: 'ada@example.net', rcptTo: [], receivedAt: '2026-11-27'},
 	...{client: '192.0.2.7', helo: 'mx.example.net'},
 };
@@ -44,7 +44,7 @@ function resolving(texts: Readonly<Record<string, string | null>>): Resolver {
 async function judged(
 	mail: string | Buffer,
 	texts: Readonly<Record<string, string | null>>,
-	more: Partial<CameIn> = {},
+	more: Partial<StoredInbound> = {},
 ) {
 	const raw = Buffer.from(mail);
 	const {verdicts} = await read(raw, resolving(texts), {...cameIn, ...more});

@@ -19,7 +19,7 @@ function start() {
 	const time = {now: 0};
 	const alarm = new InfrastructureAlarm({monotonic: () => time.now});
 	const tried = (result: AttemptResult, times: number) =>
-		Array.from({length: times}, () => alarm.tried(result)).at(-1);
+		Array.from({length: times}, () => alarm.countAttempt(result)).at(-1);
 	return {time, alarm, tried};
 }
 
@@ -65,7 +65,7 @@ test('counts per provider, without attempts that reached no mail server or the s
 	tried(result(outcome, {host: 'mx.b.example'}), 4);
 	tried(result(outcome, {host: 'simulator.test'}), 9);
 	tried(result(outcome, {host: null}), 9);
-	t.is(alarm.tried({...taken, outcome, attempts: []}), null);
+	t.is(alarm.countAttempt({...taken, outcome, attempts: []}), null);
 	t.is(tried(refusal('block'), 4), null);
 	t.deepEqual(alarm.current(), []);
 	t.not(tried(result(outcome, {host: 'mx2.b.example'}), 1), null);

@@ -67,7 +67,7 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 			const base = {default: {connections: 5, startConnections: 2}};
 			const next = parseDestinations(base, own, {pools: [], hasRelay: true});
 			if (!next.ok) {
-				throw new Error(next.faults.join());
+				throw new Error(next.problems.join());
 			}
 
 			destinations = next.destinations;

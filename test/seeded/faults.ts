@@ -1,5 +1,5 @@
 /** A fault that somebody could make, and the tests that have to fail with it. */
-export type Fault = {
+export type Problem = {
 	readonly name: string;
 	/** A file of src. */
 	readonly file: string;
@@ -12,7 +12,7 @@ export type Fault = {
 };
 
 /** One of each promise whose loss would cost mail, money or trust. */
-export const faults: readonly Fault[] = [
+export const faults: readonly Problem[] = [
 	{
 		name: 'settle: what a relay accepted counts as delivered',
 		file: 'src/outcome/settle.ts',

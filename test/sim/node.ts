@@ -70,7 +70,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		},
 		leave: site => queues.leave(site),
 		// It is noticed of what waits all the time.
-		look: () => undefined,
+		rescan: () => undefined,
 	});
 
 	function poolOf(name: string): Pool {

@@ -127,13 +127,18 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 			site.tries++;
 			if (site.mood === 'down') {
 				site.wasDown = true;
-				return {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
+				return {kind: 'failed', hasReplied: false, replies: [], reason: 'connect ETIMEDOUT'};
 			}
 			if (site.mood === 'throttling' && site.open > site.cap / 2) {
-				return {kind: 'throttled', spoke: true, replies: ['421 4.7.0 too busy'], reason: '421 4.7.0 too busy'};
+				return {
+					kind: 'throttled',
+					hasReplied: true,
+					replies: ['421 4.7.0 too busy'],
+					reason: '421 4.7.0 too busy',
+				};
 			}
 			site.delivered++;
-			return {kind: 'answered', spoke: true, replies: [], reason: ''};
+			return {kind: 'answered', hasReplied: true, replies: [], reason: ''};
 		},
 	};
 }

@@ -180,7 +180,7 @@ test.serial('kill -9 at any moment of secrets rotate leaves every secret readabl
 		await ended;
 		clearTimeout(timer);
 		const store = await openStore(location);
-		const vault = createVault(loadSecrets({dataDir, expected: true}));
+		const vault = createVault(loadSecrets({dataDir, isExpected: true}));
 		for (const {owner, sealed} of await readSealed(store.reader)) {
 			t.notThrows(() => vault.open(owner, sealed));
 		}

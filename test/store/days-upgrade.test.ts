@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
-import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
+import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
 import {readRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {claimDeliveries, listPosts} from '../../src/store/webhook-queue.ts';
@@ -127,7 +127,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 			const {day} = await findPast(store.reader, before);
 			gone.push(day?.name ?? '');
 			if (day) {
-				await transaction(trx => emptyBeside(trx, day, 100));
+				await transaction(trx => purgeRelated(trx, day, 100));
 				await transaction(trx => dropDay(trx, day));
 			}
 		}

@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {findMessage, readPosted, storeExtras} from '../../src/store/messages.ts';
-import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
+import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {lockUnbegun, reschedule} from '../../src/store/queue/open-recipients.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
@@ -206,8 +206,8 @@ postgresTest(
 		const {day} = await findPast(store.reader, start + dayMs);
 		t.is(day?.from, start);
 		if (day) {
-			t.true(await transaction(trx => emptyBeside(trx, day, 1)));
-			t.false(await transaction(trx => emptyBeside(trx, day, 100)));
+			t.true(await transaction(trx => purgeRelated(trx, day, 1)));
+			t.false(await transaction(trx => purgeRelated(trx, day, 100)));
 			await transaction(trx => dropDay(trx, day));
 		}
 		for (const table of [...tables, ...webhookTables, 'reports']) {

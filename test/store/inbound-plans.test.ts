@@ -14,7 +14,7 @@ storeTest(
 	'reads unprocessed inbound messages in order of the index, and each one by its key',
 	async (t, store, engine) => {
 		await store.database('inbound').insert({...mail, id: 'x', received_at: at});
-		const end = {at, kept: null, forgotten: false, reading: null, fault: null};
+		const end = {at, kept: null, isDiscarded: false, reading: null, fault: null};
 		const plans = await plansDuring(store, engine, async () => {
 			await listUnread(store.reader, {
 				...{node: 'req_a', othersUntil: at, precedence: precedence.unproven},
@@ -38,7 +38,7 @@ storeTest(test, 'finds retained messages beyond the limits in a covering index',
 		await store.database('inbound').insert({...mail, id: kept, received_at: at, read_at: at, kept});
 	}
 	const plans = await plansDuring(store, engine, () =>
-		store.writer.transaction(trx => trimKept(trx, {mails: 0, bytes: 0}, 10)),
+		store.writer.transaction(trx => trimKept(trx, {messages: 0, bytes: 0}, 10)),
 	);
 	const looks = plans.filter(plan => plan.startsWith('select'));
 	t.is(looks.length, 5);

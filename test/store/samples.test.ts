@@ -96,8 +96,8 @@ storeTest(test, 'reads delivery times, without simulated messages', async (t, st
 storeTest(test, 'reads the refusals of bounced and waiting messages', async (t, store) => {
 	const {sample} = await prepare(store);
 	t.deepEqual(await readRefusals(store.reader, sample), [
-		{destination: 'y.test', category: 'unknown_user', reply: '550 5.1.1 no such user', waits: false},
-		{destination: 'y.test', category: 'greylist', reply: '451 4.7.1 later', waits: true},
+		{destination: 'y.test', category: 'unknown_user', reply: '550 5.1.1 no such user', isQueued: false},
+		{destination: 'y.test', category: 'greylist', reply: '451 4.7.1 later', isQueued: true},
 	]);
 });
 
@@ -106,11 +106,11 @@ storeTest(test, 'returns each recipient of the newest messages once, with its la
 	const recipients = await readLastTries(store.reader, sample);
 	t.is(recipients.length, 6, 'simulated ones too');
 	t.deepEqual(recipients[0], {
-		...{destination: 'x.test', state: 'delivered', attempts: 1, waits: false},
+		...{destination: 'x.test', state: 'delivered', attempts: 1, isQueued: false},
 		...{host: 'mx2.x.test', tls: 'TLSv1.3 verified', code: 250},
 	});
 	t.deepEqual(recipients[3], {
-		...{destination: 'y.test', state: 'sent', attempts: 1, waits: true},
+		...{destination: 'y.test', state: 'sent', attempts: 1, isQueued: true},
 		...{host: null, tls: null, code: null},
 	});
 	t.is((await readLastTries(store.reader, {...sample, limit: 3})).length, 3);

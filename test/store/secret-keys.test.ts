@@ -25,7 +25,7 @@ async function settle({reader, writer}: Store, keys: readonly ConfiguredKey[]) {
 	if (matched.ok) {
 		await writer.transaction(trx => noteKeys(trx, matched.fresh, now));
 	}
-	return matched.ok ? matched.keys : matched.fault;
+	return matched.ok ? matched.keys : matched.problem;
 }
 
 async function seal({database}: Store, workspaceId: string, key: Uint8Array, id = 1): Promise<void> {
@@ -77,7 +77,7 @@ storeTest(test, 'requires a key while anything is sealed with it', async (t, sto
 	t.deepEqual(await settle(store, listed(two)), {kind: 'missing', id: 1});
 	const vault = createVault({current: 2, keys: {1: one, 2: two}});
 	for (const column of sealedColumns) {
-		await store.writer.transaction(trx => resealRows(trx, column, vault, {after: '', most: 10}));
+		await store.writer.transaction(trx => resealRows(trx, column, vault, {after: '', max: 10}));
 	}
 	t.deepEqual(await settle(store, listed(two)), {current: 2, keys: {2: two}});
 });
@@ -105,7 +105,7 @@ storeTest(test, 'reports damaged secrets, leaves them unchanged and continues', 
 	}
 	const ids = [workspaceId, other].toSorted();
 	const reseal = (after: string, most: number) =>
-		store.writer.transaction(trx => resealRows(trx, column, vault, {after, most}));
+		store.writer.transaction(trx => resealRows(trx, column, vault, {after, max: most}));
 	t.deepEqual(await reseal('', 10), {resealed: 1, damaged: [workspaceId], last: null});
 	t.deepEqual(await reseal('', 10), {resealed: 0, damaged: [workspaceId], last: null});
 	t.is((await reseal('', 1)).last, ids[0] as string);

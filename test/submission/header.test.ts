@@ -13,7 +13,7 @@ const read = (...lines: readonly string[]) =>
 
 function faultOf(...lines: readonly string[]): string {
 	const answer = read(...lines);
-	return answer.ok ? 'none' : answer.fault;
+	return answer.ok ? 'none' : answer.problem;
 }
 
 test('removes fields meant for us and keeps the rest unchanged', t => {

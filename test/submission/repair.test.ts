@@ -21,7 +21,7 @@ const mailOf = (lines: readonly string[]) => Buffer.from([from, ...lines].join('
 function sent(raw: Buffer): Buffer | string {
 	const read = readSubmitted(raw, 'Received: by mail.test; Mon, 23 Nov 2026 10:00:00 +0000');
 	if (!read.ok) {
-		return read.fault;
+		return read.problem;
 	}
 	return composeSubmitted(read.mail.source, submitted, [], 0).mail;
 }

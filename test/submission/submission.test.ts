@@ -59,7 +59,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 			submissionRefusals: {inc: ({reason}: {reason: string}) => counted.push(reason)},
 		} as never,
 		logger: {debug: () => undefined, info: () => undefined, warn: () => undefined} as never,
-		infrastructure: {tried: () => null},
+		infrastructure: {countAttempt: () => null},
 		storeFailed: error => t.fail(String(error)),
 		clock,
 	});

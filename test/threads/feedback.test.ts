@@ -38,6 +38,6 @@ for (const [title, from, returnPathDomain, address, listening, expected] of [
 	['a parent domain of the sender', 'a@mail.shop.example', 'shop.example', 'fbl@shop.example', true, null],
 ] as const) {
 	test(`CFBL-Address, ${title}: ${expected}`, t => {
-		t.is(toCfblAddress(from, returnPathDomain, {own: address, listening}), expected);
+		t.is(toCfblAddress(from, returnPathDomain, {own: address, isListening: listening}), expected);
 	});
 }

@@ -45,7 +45,7 @@ sqliteTest(test.serial, 'signs in with the password only, however the address is
 	t.deepEqual(await logIn({email: user.email, password, address}), wrong, 'she has none');
 	t.deepEqual(await setPassword(store, tools, {user, password: 'short', sessionId: null}), {
 		...{ok: false, reason: 'fault'},
-		fault: 'must have at least 12 characters, such as three or four words',
+		problem: 'must have at least 12 characters, such as three or four words',
 	});
 	t.deepEqual(await setPassword(store, tools, {user, password, sessionId: null}), {ok: true});
 	t.like(await logIn({email: ' Ann@X.example', password, address}), {ok: true, user: {id: user.id}});

@@ -1,18 +1,18 @@
 import test from 'ava';
-import {hashPassword, isPassword, passwordFault} from '../../src/users/log-in.ts';
+import {hashPassword, isPassword, passwordProblem} from '../../src/users/log-in.ts';
 
 /** The result of `hashPassword`, which is null only if too many wait. */
 const hash = async (password: string) => (await hashPassword(password)) ?? '';
 const email = 'ann@shop.example';
 
 test('a password has 12 to 256 characters and does not contain the address', t => {
-	t.regex(passwordFault('x'.repeat(11), email) ?? '', /at least 12 characters/);
-	t.is(passwordFault('x'.repeat(12), email), null);
-	t.is(passwordFault('Zoë isst gern', email), null);
-	t.regex(passwordFault('🔑'.repeat(11), email) ?? '', /at least 12/, 'characters count, not octets');
-	t.is(passwordFault('x'.repeat(256), email), null);
-	t.regex(passwordFault('x'.repeat(257), email) ?? '', /at most 256/);
-	t.regex(passwordFault('My Ann@Shop.example!', email) ?? '', /must not contain your email address/);
+	t.regex(passwordProblem('x'.repeat(11), email) ?? '', /at least 12 characters/);
+	t.is(passwordProblem('x'.repeat(12), email), null);
+	t.is(passwordProblem('Zoë isst gern', email), null);
+	t.regex(passwordProblem('🔑'.repeat(11), email) ?? '', /at least 12/, 'characters count, not octets');
+	t.is(passwordProblem('x'.repeat(256), email), null);
+	t.regex(passwordProblem('x'.repeat(257), email) ?? '', /at most 256/);
+	t.regex(passwordProblem('My Ann@Shop.example!', email) ?? '', /must not contain your email address/);
 });
 
 test('a hash names its parameters, has its own salt, and matches only its password', async t => {

@@ -5,11 +5,11 @@ import {AddressGuard, hostOf, refusedPorts} from '../../src/webhook/address-guar
 import {anyChar} from '../helpers/any-char.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
-const guard = new AddressGuard({allowCidrs: [], takesLocal: false});
+const guard = new AddressGuard({allowCidrs: [], allowsLocal: false});
 
 for (const url of refusedUrls) {
 	test(`rejects ${JSON.stringify(url)}`, t => {
-		t.regex(guard.urlFault(url) ?? 'taken', /^must /);
+		t.regex(guard.urlProblem(url) ?? 'taken', /^must /);
 	});
 }
 
@@ -28,7 +28,7 @@ for (const url of [
 	'https://shop.example:65535/',
 ]) {
 	test(`accepts ${url}`, t => {
-		t.is(guard.urlFault(url), null);
+		t.is(guard.urlProblem(url), null);
 	});
 }
 
@@ -38,29 +38,29 @@ test('the host is the name that is resolved and verified', t => {
 });
 
 test('allowed ranges relax the check of addresses, never that of names', t => {
-	const lab = new AddressGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], takesLocal: false});
-	t.is(lab.urlFault('https://127.0.0.1:8443/'), null);
-	t.is(lab.urlFault('https://[fd12::1]/'), null);
+	const lab = new AddressGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], allowsLocal: false});
+	t.is(lab.urlProblem('https://127.0.0.1:8443/'), null);
+	t.is(lab.urlProblem('https://[fd12::1]/'), null);
 	t.true(lab.allows('127.9.9.9'));
 	t.true(lab.allows('fd12::1'));
 	t.false(lab.allows('10.0.0.1'));
 	t.false(lab.allows('fe80::1'));
 	for (const url of ['https://localhost/', 'https://x.localhost/', 'https://intranet/', 'https://10.0.0.1/']) {
-		t.regex(lab.urlFault(url) ?? 'taken', /^must /, url);
+		t.regex(lab.urlProblem(url) ?? 'taken', /^must /, url);
 	}
 });
 
 test('capture mode also allows local programs over HTTP with a port, and nothing else', t => {
-	const capture = new AddressGuard({allowCidrs: [], takesLocal: true});
+	const capture = new AddressGuard({allowCidrs: [], allowsLocal: true});
 	for (const url of [
 		'http://localhost:3000/hooks',
 		'http://LOCALHOST.:3000/',
 		'http://127.1:8080/',
 		'http://[::1]:1024/',
 	]) {
-		t.is(capture.urlFault(url), null, url);
+		t.is(capture.urlProblem(url), null, url);
 		t.true(capture.isLocal(new URL(url)), url);
-		t.regex(guard.urlFault(url) ?? 'taken', /^must .*MAILCTL_DELIVERY=capture.*MAILCTL_WEBHOOK_ALLOW_CIDRS/, url);
+		t.regex(guard.urlProblem(url) ?? 'taken', /^must .*MAILCTL_DELIVERY=capture.*MAILCTL_WEBHOOK_ALLOW_CIDRS/, url);
 		t.false(guard.isLocal(new URL(url)), url);
 	}
 	for (const url of [
@@ -69,7 +69,7 @@ test('capture mode also allows local programs over HTTP with a port, and nothing
 		...['http://u:p@localhost:3000/', 'http://x.localhost:3000/', 'http://10.0.0.1:3000/', 'http://ok.test:3000/'],
 		...['https://localhost:3000/', 'https://127.0.0.1:3000/', 'ws://localhost:3000/', 'http://0:3000/'],
 	]) {
-		t.regex(capture.urlFault(url) ?? 'taken', /^must /, url);
+		t.regex(capture.urlProblem(url) ?? 'taken', /^must /, url);
 	}
 	t.false(capture.allows('127.0.0.1'), 'a name that resolves to it stays refused');
 	for (const url of [
@@ -79,9 +79,9 @@ test('capture mode also allows local programs over HTTP with a port, and nothing
 		'http://printer.local:9000/',
 	]) {
 		const both = /here http:\/\/localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such/;
-		t.regex(capture.urlFault(url) ?? '', both, url);
+		t.regex(capture.urlProblem(url) ?? '', both, url);
 	}
-	t.is(capture.urlFault('http://shop.example/'), 'must be an https URL');
+	t.is(capture.urlProblem('http://shop.example/'), 'must be an https URL');
 });
 
 test('rejects text that is not an IP address', t => {
@@ -105,7 +105,7 @@ test('never throws, and accepts only HTTPS to a full name or a public address', 
 	);
 	fc.assert(
 		fc.property(text, url => {
-			const fault = guard.urlFault(url);
+			const fault = guard.urlProblem(url);
 			if (fault === null) {
 				const parsed = new URL(url);
 				const name = hostOf(parsed);
@@ -130,6 +130,6 @@ test('rejects database ports and those up to 1023 except 80 and 443, as listed i
 	);
 	for (let port = 0; port <= 65_535; port++) {
 		const good = port === 80 || port === 443 || (port > 1023 && !refusedPorts.includes(port));
-		t.is(guard.urlFault(`https://shop.example:${port}/`) === null, good, String(port));
+		t.is(guard.urlProblem(`https://shop.example:${port}/`) === null, good, String(port));
 	}
 });

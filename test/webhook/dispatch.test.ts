@@ -491,7 +491,7 @@ sqliteTest(test, 'an internal error is a failed attempt and does not stop the ot
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
 	const faults: unknown[] = [];
 	const {dispatcher} = dispatcherOf(store, () => Promise.reject(new Error('bug')), {
-		observer: {posted: () => undefined, webhookFault: error => faults.push(error)},
+		observer: {posted: () => undefined, webhookProblem: error => faults.push(error)},
 		backoffMs: 60_000,
 	});
 	await dispatcher.start();

@@ -42,13 +42,13 @@ test('limits concurrent attempts of an endpoint, to one from a failure until a s
 	fail(queues, 'a');
 	t.deepEqual(named(queues.permits()), {a: 1});
 	const again = new EndpointQueues<number>({perEndpoint: 4, total: 256});
-	again.found('a', 0, true, at.now);
+	again.sync('a', 0, true, at.now);
 	t.deepEqual(named(again.permits()), {a: 1}, 'as the store says');
 });
 
 test('a success restores the full limit', t => {
 	const queues = new EndpointQueues<number>({perEndpoint: 4, total: 256});
-	queues.found('a', 0, true, at.now);
+	queues.sync('a', 0, true, at.now);
 	begin(queues, queues.permits());
 	end(queues, 'a');
 	t.deepEqual(named(queues.permits()), {a: 4});
@@ -128,7 +128,7 @@ test('endpoints come due at their time, and idle ones are forgotten', t => {
 	t.deepEqual(named(permits), {a: 4});
 	queues.claimed(permits[0] as Permit<number>, [], null, {now: 5000, monotonic: 0});
 	queues.advance({now: 5000, monotonic: 600_001});
-	queues.found('a', 0, true, 5000);
+	queues.sync('a', 0, true, 5000);
 	t.deepEqual(named(queues.permits()), {a: 1}, 'what the store says of it counts again');
 });
 

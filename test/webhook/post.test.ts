@@ -21,7 +21,7 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 		{
 			ca: [certificate.cert],
 			allowCidrs: ['127.0.0.0/8'],
-			takesLocal: false,
+			allowsLocal: false,
 			dnsServers: ['127.0.0.1:9'],
 			timeoutMs: 15_000,
 			maxIdle: 16,

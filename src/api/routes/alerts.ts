@@ -48,15 +48,15 @@ const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {exa
 const toView = (row: ShownAlert) => alertView(row, apiTime);
 
 const createAlertRoute = operationRoute(addAlert, {
-	at: 'POST /v1/alerts',
+	endpoint: 'POST /v1/alerts',
 	tag: 'Alerts',
 	summary: 'Add an alert',
 	description:
 		'Covers what belongs to the workspace: its domains, endpoints, relays and pauses. The secret is shown only in this response. A workspace may have at most 50 alerts. Users of the workspace and addresses in its verified domains receive alerts at once. Any other address first receives a confirmation link.',
 	answer: [201, 'The alert.', newAlertSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	check: (given, {webhooks}) =>
-		checkTarget(url => webhooks.guard.urlFault(url), given as Parameters<typeof checkTarget>[1]),
+	check: (input, {webhooks}) =>
+		checkTarget(url => webhooks.guard.urlProblem(url), input as Parameters<typeof checkTarget>[1]),
 	view: ({row, secret}) => ({...toView(row), secret}),
 });
 
@@ -81,7 +81,7 @@ const listAlertsRoute = listRoute({
 });
 
 const getAlertRoute = apiRoute({
-	at: 'GET /v1/alerts/:id',
+	endpoint: 'GET /v1/alerts/:id',
 	id: 'alr',
 	scope: 'alerts:manage',
 	tag: 'Alerts',
@@ -91,7 +91,7 @@ const getAlertRoute = apiRoute({
 });
 
 const testAlertRoute = operationRoute(testAlert, {
-	at: 'POST /v1/alerts/:id/test',
+	endpoint: 'POST /v1/alerts/:id/test',
 	id: 'alr',
 	tag: 'Alerts',
 	summary: 'Test an alert',
@@ -106,7 +106,7 @@ const testAlertRoute = operationRoute(testAlert, {
 });
 
 const muteAlertRoute = operationRoute(muteAlert, {
-	at: 'POST /v1/alerts/:id/mute',
+	endpoint: 'POST /v1/alerts/:id/mute',
 	id: 'alr',
 	tag: 'Alerts',
 	summary: 'Mute an alert',
@@ -117,7 +117,7 @@ const muteAlertRoute = operationRoute(muteAlert, {
 });
 
 const deleteAlertRoute = operationRoute(removeAlert, {
-	at: 'DELETE /v1/alerts/:id',
+	endpoint: 'DELETE /v1/alerts/:id',
 	id: 'alr',
 	tag: 'Alerts',
 	summary: 'Remove an alert',

@@ -74,17 +74,17 @@ const example = {
 /** The results of a batch: one per item, in order. */
 const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, failedItem]))}, {examples: [example]});
 
-type Fault = {readonly code: ApiErrorCode; readonly message: string};
+type Problem = {readonly code: ApiErrorCode; readonly message: string};
 /** A valid item, or the error that it gets. */
-type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {readonly fault: Fault};
+type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {readonly problem: Problem};
 
 const bodyLimit = 32 * 1024 * 1024;
 const jsonLimits = {
 	values: 500_000,
-	items: {list: 'messages', most: maxItemCount, values: maxValues, bytes: sendBodyLimit()},
+	items: {list: 'messages', max: maxItemCount, values: maxValues, bytes: sendBodyLimit()},
 };
 
-const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
+const bodyProblems: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
 const checkQuery = compileCheck(noQuery);
 const checkBody = compileCheck(batchBody);
@@ -136,7 +136,7 @@ export const sendBatchRoute: Route = parts => api => {
 				data: items.map((item, index) =>
 					'send' in item
 						? toResult(index, results.next().value as Accepted, item)
-						: failed(index, item.fault),
+						: failed(index, item.problem),
 				),
 			};
 		},
@@ -159,10 +159,10 @@ function readMessages({body, query}: FastifyRequest): unknown[] {
 async function readItems(parts: ApiParts, request: FastifyRequest, messages: unknown[]): Promise<Item[]> {
 	const caller = requireCaller(request);
 	const items: Item[] = [];
-	const taken = await parts.limits.take(caller, 'batch', messages.length);
+	const granted = await parts.limits.take(caller, 'batch', messages.length);
 	for (const [index, item] of messages.entries()) {
-		if (index >= taken) {
-			items.push({fault: toFault('rate_limited')});
+		if (index >= granted) {
+			items.push({problem: toProblem('rate_limited')});
 		} else {
 			const read = request.isHeavy
 				? await inSlice(() => readItem(parts, item, caller))
@@ -177,7 +177,7 @@ async function readItems(parts: ApiParts, request: FastifyRequest, messages: unk
 
 function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item {
 	if (item === oversized) {
-		return {fault: toFault('payload_too_large')};
+		return {problem: toProblem('payload_too_large')};
 	}
 	const read = readBatchItem(item, caller, tools.clock.now());
 	if (read.ok) {
@@ -186,14 +186,14 @@ function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item
 	}
 	const [first] = read.violations ?? [];
 	if (first === undefined) {
-		return {fault: toFault(read.code)};
+		return {problem: toProblem(read.code)};
 	}
-	return {fault: faultIn(first, read.code)};
+	return {problem: faultIn(first, read.code)};
 }
 
 async function inThread(parts: ApiParts, item: Item, body: BatchItem, caller: Caller): Promise<Item> {
 	const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
-	return send === null ? {fault: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
+	return send === null ? {problem: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
 }
 
 /** Counts a batch with an invalid body as one item of the rate limit: it costs as much to read as a valid one. */
@@ -203,11 +203,11 @@ async function drawForRefused(
 	{caller}: FastifyRequest,
 	reply: FastifyReply,
 ): Promise<never> {
-	if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
-		const taken = await limits.take(caller, 'batch', 1);
+	if (caller && bodyProblems.has(toApiError(error, () => false).status)) {
+		const granted = await limits.take(caller, 'batch', 1);
 		const allowance = limits.read(caller, 'batch');
 		showAllowance(reply, allowance);
-		if (taken === 0) {
+		if (granted === 0) {
 			throw rateLimited(allowance, tools.clock.now());
 		}
 	}
@@ -216,20 +216,20 @@ async function drawForRefused(
 
 function toResult(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {
 	if (!result.ok) {
-		return failed(index, toFault(result.code));
+		return failed(index, toProblem(result.code));
 	}
 	const replayed = idempotency === null ? {} : {replayed: result.replayed !== false};
 	return {index, status: 'accepted', id: result.id, ...replayed};
 }
 
-function failed(index: number, error: Fault): object {
+function failed(index: number, error: Problem): object {
 	return {index, status: 'error', error};
 }
 
-function faultIn({field, message}: Violation, code: ApiErrorCode): Fault {
+function faultIn({field, message}: Violation, code: ApiErrorCode): Problem {
 	return {code, message: `${field === 'body' ? 'the item' : field} ${message}`};
 }
 
-function toFault(code: ApiErrorCode): Fault {
+function toProblem(code: ApiErrorCode): Problem {
 	return {code, message: apiErrors[code].message};
 }

@@ -102,7 +102,7 @@ const listContactsRoute = listRoute({
 });
 
 const getContactRoute = apiRoute({
-	at: 'GET /v1/contacts/:id',
+	endpoint: 'GET /v1/contacts/:id',
 	scope: 'contacts:read',
 	id: 'con',
 	tag: 'Contacts',
@@ -112,7 +112,7 @@ const getContactRoute = apiRoute({
 });
 
 const updateContactRoute = apiRoute({
-	at: 'PATCH /v1/contacts/:id',
+	endpoint: 'PATCH /v1/contacts/:id',
 	scope: 'contacts:manage',
 	id: 'con',
 	tag: 'Contacts',
@@ -128,7 +128,7 @@ const updateContactRoute = apiRoute({
 });
 
 const createPreferencesLinkRoute = operationRoute(linkPreferences, {
-	at: 'POST /v1/contacts/:id/preferences-link',
+	endpoint: 'POST /v1/contacts/:id/preferences-link',
 	id: 'con',
 	isBodyOptional: true,
 	tag: 'Contacts',
@@ -144,7 +144,7 @@ const createPreferencesLinkRoute = operationRoute(linkPreferences, {
 });
 
 const eraseContactRoute = apiRoute({
-	at: 'DELETE /v1/contacts/:id',
+	endpoint: 'DELETE /v1/contacts/:id',
 	scope: 'contacts:manage',
 	id: 'con',
 	tag: 'Contacts',

@@ -1,6 +1,6 @@
 import {dmarcPeriod, dmarcView} from '../../domains/dmarc.ts';
 import {readDomainRecords} from '../../domains/domain-records.ts';
-import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
+import {addDomain, removeDomain, returnPathProblem} from '../../domains/domains.ts';
 import {changeLinkHost} from '../../domains/link-host.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, type DomainSight, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
@@ -40,7 +40,7 @@ const listDomainsRoute = listRoute({
 });
 
 const createDomainRoute = apiRoute({
-	at: 'POST /v1/domains',
+	endpoint: 'POST /v1/domains',
 	scope: 'domains:manage',
 	tag,
 	summary: 'Add a domain',
@@ -54,7 +54,7 @@ const createDomainRoute = apiRoute({
 		const name = toDomainName(body.name);
 		const own = body.return_path_domain;
 		const returnPathDomain = own === undefined ? null : toDomainName(own);
-		const message = returnPathFault(name, returnPathDomain);
+		const message = returnPathProblem(name, returnPathDomain);
 		if (message !== null) {
 			throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 		}
@@ -71,7 +71,7 @@ const createDomainRoute = apiRoute({
 });
 
 const getDomainRoute = apiRoute({
-	at: 'GET /v1/domains/:id',
+	endpoint: 'GET /v1/domains/:id',
 	...reads,
 	summary: 'Get a domain',
 	description: 'Queries DNS now, which may take a few seconds. Nothing is changed.',
@@ -84,7 +84,7 @@ const getDomainRoute = apiRoute({
 });
 
 const getDmarcRoute = apiRoute({
-	at: 'GET /v1/domains/:id/dmarc',
+	endpoint: 'GET /v1/domains/:id/dmarc',
 	...reads,
 	summary: 'Get the DMARC sources of a domain',
 	description:
@@ -99,7 +99,7 @@ const getDmarcRoute = apiRoute({
 });
 
 const updateDomainRoute = apiRoute({
-	at: 'PATCH /v1/domains/:id',
+	endpoint: 'PATCH /v1/domains/:id',
 	...manages,
 	summary: 'Update a domain',
 	description:
@@ -118,7 +118,7 @@ const updateDomainRoute = apiRoute({
 });
 
 const verifyDomainRoute = apiRoute({
-	at: 'POST /v1/domains/:id/verify',
+	endpoint: 'POST /v1/domains/:id/verify',
 	...manages,
 	summary: 'Verify a domain',
 	description:
@@ -131,7 +131,7 @@ const verifyDomainRoute = apiRoute({
 		const checked = await parts.work.domainChecks.hold(domain.workspace_id, () =>
 			checkDomain({
 				find: () => findDomainById(parts.reader, domain.workspace_id, domain.id),
-				look: found => queryDomain(parts, found),
+				check: found => queryDomain(parts, found),
 				write: parts.change,
 				acting: tools,
 			}),
@@ -147,7 +147,7 @@ const verifyDomainRoute = apiRoute({
 });
 
 const rotateDomainKeysRoute = apiRoute({
-	at: 'POST /v1/domains/:id/rotate-key',
+	endpoint: 'POST /v1/domains/:id/rotate-key',
 	...manages,
 	summary: 'Rotate the keys of a domain',
 	description:
@@ -173,7 +173,7 @@ const rotateDomainKeysRoute = apiRoute({
 });
 
 const deleteDomainRoute = apiRoute({
-	at: 'DELETE /v1/domains/:id',
+	endpoint: 'DELETE /v1/domains/:id',
 	...manages,
 	summary: 'Remove a domain',
 	description: 'Also removes its keys: messages in transit may fail DKIM. Remove its senders first.',
@@ -206,11 +206,11 @@ async function requireDomain(
 	{reader}: ApiParts,
 	{workspaceId, id}: {readonly workspaceId: string; readonly id: string},
 ) {
-	const found = await findDomainById(reader, workspaceId, id);
-	if (!found) {
+	const domain = await findDomainById(reader, workspaceId, id);
+	if (!domain) {
 		throw apiError('not_found');
 	}
-	return found;
+	return domain;
 }
 
 function queryDomain({reader, domains, tools}: ApiParts, domain: Domain): Promise<DomainSight> {

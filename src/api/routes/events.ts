@@ -8,7 +8,7 @@ import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} fro
 import type {Vault} from '../../store/sealed.ts';
 import {readLastPosition} from '../../store/timeline.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
-import {asksForCsv, sendCsv} from '../api-route.ts';
+import {prefersCsv, sendCsv} from '../api-route.ts';
 import {requireCaller} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -65,8 +65,8 @@ const maxStreams = 10;
 const heartbeatMs = 15_000;
 
 /** Where a stream starts: after a position, skipping the events at the next position that the client has seen. */
-type Place = {readonly after: number; readonly seen: ReadonlySet<string>};
-const nothing: Place['seen'] = new Set();
+type Place = {readonly after: number; readonly seenIds: ReadonlySet<string>};
+const nothing: Place['seenIds'] = new Set();
 
 const scope = 'events:read';
 const lastEventId = 'Last-Event-ID';
@@ -108,7 +108,7 @@ export const eventStreamRoute: Route = parts => {
 	const streams = new EventStreams(parts);
 	return api => {
 		api.get('/v1/events', {onRequest: parts.auth.needs(scope), schema: streamSchema}, (request, reply) =>
-			streams.answer(request, reply),
+			streams.respond(request, reply),
 		);
 	};
 };
@@ -125,16 +125,16 @@ class EventStreams {
 	}
 
 	/** Responds with a stream, or with the existing events as CSV. */
-	async answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+	async respond(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const {reader, feed, vault} = this.#parts;
 		const {keyId, workspaceId} = requireCaller(request);
 		const ids = streamIds(vault, workspaceId);
 		const place = await findPlace(reader, request, ids);
 		const {raw} = reply;
-		if (asksForCsv(request)) {
+		if (prefersCsv(request)) {
 			const pages = eventsUntilNow(reader, workspaceId, {
 				after: place?.after ?? 0,
-				isShown: event => isShown(request, event) && !place?.seen.has(event.id),
+				isShown: event => isShown(request, event) && !place?.seenIds.has(event.id),
 			});
 			return await sendCsv(reply, 'events', streamCsv(csvColumns.events, pages, streamedEventView));
 		}
@@ -152,24 +152,24 @@ class EventStreams {
 			leave();
 		});
 		const parts = await feed.open(workspaceId, place?.after ?? null);
-		const messages = this.#toMessages(request, parts, {ids, seen: place?.seen ?? nothing});
+		const messages = this.#toMessages(request, parts, {ids, seenIds: place?.seenIds ?? nothing});
 		return sendStream(reply, Readable.from(messages, {objectMode: false}));
 	}
 
 	async *#toMessages(
 		request: FastifyRequest,
 		parts: AsyncIterable<StreamPart>,
-		{ids, seen}: {readonly ids: StreamIds; readonly seen: Place['seen']},
+		{ids, seenIds}: {readonly ids: StreamIds; readonly seenIds: Place['seenIds']},
 	): AsyncGenerator<Buffer> {
 		const {auth, tools} = this.#parts;
 		let wroteAt = Number.NEGATIVE_INFINITY;
 		for await (const {events, position} of parts) {
-			if (!(await auth.holds(request, scope))) {
+			if (!(await auth.isAuthorized(request, scope))) {
 				return;
 			}
-			const shown = events.filter(event => isShown(request, event) && !seen.has(event.id));
-			if (shown.length > 0) {
-				yield Buffer.from(shown.map(event => eventMessage(event, ids)).join(''));
+			const visible = events.filter(event => isShown(request, event) && !seenIds.has(event.id));
+			if (visible.length > 0) {
+				yield Buffer.from(visible.map(event => eventMessage(event, ids)).join(''));
 			} else if (tools.clock.monotonic() - wroteAt >= heartbeatMs) {
 				yield Buffer.from(heartbeat(position, ids));
 			} else {
@@ -193,23 +193,23 @@ class EventStreams {
 async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
 	const {after} = query as {after?: string};
 	const header = headers['last-event-id'];
-	const given = typeof header === 'string' && header !== '' ? header : after;
-	if (given === undefined) {
+	const requested = typeof header === 'string' && header !== '' ? header : after;
+	if (requested === undefined) {
 		return null;
 	}
-	const place = ids.read(given);
+	const place = ids.read(requested);
 	if (place && place.position <= (await readLastPosition(reader))) {
 		const {position, eventId} = place;
 		const there = eventId === null ? undefined : await findAtPosition(reader, position);
 		if (eventId === null || there === undefined) {
-			return {after: position, seen: nothing};
+			return {after: position, seenIds: nothing};
 		}
 		if (there.includes(eventId)) {
 			// Other events at the same position may follow this one.
-			return {after: position - 1, seen: new Set(there.slice(0, there.indexOf(eventId) + 1))};
+			return {after: position - 1, seenIds: new Set(there.slice(0, there.indexOf(eventId) + 1))};
 		}
 	}
-	const field = given === header ? lastEventId : 'after';
+	const field = requested === header ? lastEventId : 'after';
 	const message = 'must be the id of an event in this stream; omit it to start now';
 	throw apiError('validation_failed', {violations: [{field, message}]});
 }

@@ -68,10 +68,10 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 /** Returns a hook that lets requests with the token through and refuses all others. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
 	// Digests have a fixed length, so that comparing them does not reveal the length of the token.
-	const wanted = toDigest(token);
+	const expected = toDigest(token);
 	return (request, reply, done) => {
-		const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1];
-		if (given !== undefined && timingSafeEqual(toDigest(given), wanted)) {
+		const provided = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1];
+		if (provided !== undefined && timingSafeEqual(toDigest(provided), expected)) {
 			done();
 			return;
 		}

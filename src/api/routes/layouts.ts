@@ -92,7 +92,7 @@ const listLayoutsRoute = listRoute({
 
 const getLayoutRoute = apiRoute({
 	isLarge: true,
-	at: 'GET /v1/layouts/:kind/:name',
+	endpoint: 'GET /v1/layouts/:kind/:name',
 	params,
 	scope: 'templates:read',
 	tag: 'Templates',
@@ -101,18 +101,18 @@ const getLayoutRoute = apiRoute({
 	errors: ['not_found'],
 	async handle({workspaceId, request}, {reader}) {
 		const {kind, name} = request.params as Params;
-		const found = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
-		if (!found) {
+		const layout = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
+		if (!layout) {
 			throw apiError('not_found');
 		}
 		const layouts = await listLayouts(reader, workspaceId);
 		const users = await listLayoutUsers(reader, workspaceId);
-		return {...view(found), files: found.files, used_by: describeUsers({layouts, users}, found)};
+		return {...view(layout), files: layout.files, used_by: describeUsers({layouts, users}, layout)};
 	},
 });
 
 const saveLayoutRoute = apiRoute({
-	at: 'PUT /v1/layouts/:kind/:name',
+	endpoint: 'PUT /v1/layouts/:kind/:name',
 	params,
 	scope: 'templates:manage',
 	tag: 'Templates',
@@ -155,7 +155,7 @@ const saveLayoutRoute = apiRoute({
 });
 
 const deleteLayoutRoute = apiRoute({
-	at: 'DELETE /v1/layouts/:kind/:name',
+	endpoint: 'DELETE /v1/layouts/:kind/:name',
 	params,
 	scope: 'templates:manage',
 	tag: 'Templates',

@@ -4,11 +4,11 @@ import {parseQueryTime, storeTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/message.ts';
 import {
-	type Asked,
 	askedTerms,
 	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
+	type SearchCondition,
 	searchTerms,
 	tagTerm,
 } from '../../mail/terms.ts';
@@ -142,15 +142,18 @@ function toFilter(query: Query, caller: Caller, readMessageId: ApiParts['readMes
 		toKey: query.recipient === undefined ? undefined : queryAddressKey(query.recipient),
 		fromKey: query.from === undefined ? undefined : queryAddressKey(query.from),
 		templateId: query.templateId,
-		terms: termsAsked(query, id === undefined ? query.messageId : undefined),
+		terms: requestedTerms(query, id === undefined ? query.messageId : undefined),
 		since: query.createdAfter === undefined ? undefined : parseQueryTime(query.createdAfter),
 		until: query.createdBefore === undefined ? undefined : parseQueryTime(query.createdBefore),
 	};
 }
 
 /** Returns the search terms in a fixed order, so that a cursor accepts the same filters in any order. */
-function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string | undefined): Asked[] | undefined {
-	const terms: Asked[] = [
+function requestedTerms(
+	{subject, q, metadata = {}, tag}: Query,
+	messageId: string | undefined,
+): SearchCondition[] | undefined {
+	const terms: SearchCondition[] = [
 		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
 		...(q === undefined ? [] : searchTerms(q)),
 		...Object.entries<string>(metadata as Record<string, string>).map(([key, value]) => metadataTerm(key, value)),

@@ -87,7 +87,7 @@ export const sendMessageRoute: Route = parts => api => {
 };
 
 export const messageRoute = apiRoute({
-	at: 'GET /v1/messages/:id',
+	endpoint: 'GET /v1/messages/:id',
 	isLarge: true,
 	scope: 'messages:read',
 	id: 'msg',
@@ -152,20 +152,20 @@ const ofOneCopy = {
 
 const getContentRoute = apiRoute({
 	...ofOneCopy,
-	at: 'GET /v1/messages/:id/content',
+	endpoint: 'GET /v1/messages/:id/content',
 	summary: "Get a message's content",
 	description:
 		'The subject, HTML and text that the template renders for this recipient. Links are not rewritten for tracking.',
 	answer: [200, 'The content.', previewSchema],
 	async handle({caller, id, query}, parts) {
 		const recipientId = await chosenRecipient(parts, caller, id, query.recipient);
-		return (await remade(parts, caller, recipientId)).content;
+		return (await rerendered(parts, caller, recipientId)).content;
 	},
 });
 
 const downloadMessageRoute = apiRoute({
 	...ofOneCopy,
-	at: 'GET /v1/messages/:id/raw',
+	endpoint: 'GET /v1/messages/:id/raw',
 	summary: 'Download a message',
 	description:
 		'The complete message with its headers. In capture mode it is the captured one. Otherwise it is rendered again, with signatures and link tokens that differ from those that were sent. Messages of test keys are not signed.',
@@ -173,7 +173,8 @@ const downloadMessageRoute = apiRoute({
 	media: 'message/rfc822',
 	async handle({caller, id, query, reply}, parts) {
 		const recipientId = await chosenRecipient(parts, caller, id, query.recipient);
-		const mail = (await parts.mails.captured(recipientId)) ?? (await remade(parts, caller, recipientId)).mail;
+		const mail =
+			(await parts.messageContent.captured(recipientId)) ?? (await rerendered(parts, caller, recipientId)).mail;
 		reply.type('message/rfc822').header('content-disposition', `attachment; filename="${id}.eml"`);
 		return toBuffer(mail);
 	},
@@ -208,13 +209,13 @@ async function chosenRecipient(
 	return recipient.id;
 }
 
-async function remade({mails, work}: ApiParts, {workspaceId}: Caller, recipientId: string) {
-	const made = await work.messageRenders(workspaceId, () => mails.remade(workspaceId, recipientId));
-	if (made === 'no_sender' || !made.ok) {
-		const why = made === 'no_sender' ? 'its sender was removed' : made.message;
+async function rerendered({messageContent, work}: ApiParts, {workspaceId}: Caller, recipientId: string) {
+	const rendered = await work.messageRenders(workspaceId, () => messageContent.rerender(workspaceId, recipientId));
+	if (rendered === 'no_sender' || !rendered.ok) {
+		const why = rendered === 'no_sender' ? 'its sender was removed' : rendered.message;
 		throw apiError('unprocessable_entity', {message: `The message cannot be rendered again: ${why}.`});
 	}
-	return made;
+	return rendered;
 }
 
 const listRecipientsRoute = listRoute({
@@ -271,7 +272,7 @@ const changedMessage = {
 
 const cancelMessageRoute = operationRoute(cancelMessage, {
 	...changedMessage,
-	at: 'POST /v1/messages/:id/cancel',
+	endpoint: 'POST /v1/messages/:id/cancel',
 	isBodyOptional: true,
 	summary: 'Cancel a message',
 	description:
@@ -281,13 +282,13 @@ const cancelMessageRoute = operationRoute(cancelMessage, {
 
 const rescheduleMessageRoute = operationRoute(rescheduleMessage, {
 	...changedMessage,
-	at: 'PATCH /v1/messages/:id',
+	endpoint: 'PATCH /v1/messages/:id',
 	summary: 'Reschedule a message',
 	description:
 		'Changes when a message is sent to all its recipients, scheduled or not, unless its first attempt has begun.',
 	errors: ['not_cancellable', 'validation_failed', 'unprocessable_entity'],
-	check(given, {tools}) {
-		const {sendAt} = given as {readonly sendAt: string};
+	check(input, {tools}) {
+		const {sendAt} = input as {readonly sendAt: string};
 		if (readSendAt(sendAt, tools.clock.now()) === undefined) {
 			throw apiError('validation_failed', {violations: [{field: 'sendAt', message: sendAtRule}]});
 		}

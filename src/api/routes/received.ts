@@ -48,7 +48,7 @@ const fields = {
 	),
 	envelope_from: Type.String({description: 'The envelope sender. Empty for a bounce or another report.'}),
 	size: Type.Integer({description: 'The size in octets.'}),
-	fault: text('Why it could not be parsed, so that only `raw` has its content; `null` if it was parsed.'),
+	problem: text('Why it could not be parsed, so that only `raw` has its content; `null` if it was parsed.'),
 	received_at: time,
 };
 const at = '2026-06-09T10:15:30+00:00';
@@ -62,7 +62,7 @@ const example = {
 	},
 	...{subject: 'Re: Your order 1042', in_reply_to: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', automatic: false},
 	...{spf: pass, dkim: pass, dmarc: pass, attachments: [], envelope_from: 'ada@example.org'},
-	...{size: 2210, fault: null, received_at: at},
+	...{size: 2210, problem: null, received_at: at},
 };
 const receivedSchema = Type.Object(fields, {examples: [example]});
 const header = Type.Object({name: Type.String(), value: Type.String()});
@@ -104,15 +104,15 @@ const reads = {tag, scope: 'received:read'} as const;
 const toView = (mail: Received, {publicUrl}: ApiParts) => receivedView(mail, publicUrl());
 
 const createInboundRoute = operationRoute(addInbound, {
-	at: 'POST /v1/inbound',
+	endpoint: 'POST /v1/inbound',
 	tag,
 	summary: 'Add an inbound address',
 	description: 'An exact address takes precedence over `*@`. Other mail to the domain is rejected.',
 	answer: [201, 'The address.', inboundSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	check(given, {domains}) {
+	check(input, {domains}) {
 		const {host, returnPathDomain} = domains.names;
-		checkNotOurs((given as {address: string}).address, [host, returnPathDomain]);
+		checkNotOurs((input as {address: string}).address, [host, returnPathDomain]);
 	},
 	view: inbound => inboundView(inbound),
 });
@@ -131,7 +131,7 @@ const listInboundRoute = listRoute({
 
 const getInboundRoute = apiRoute({
 	...reads,
-	at: 'GET /v1/inbound/:id',
+	endpoint: 'GET /v1/inbound/:id',
 	id: 'inb',
 	summary: 'Get an inbound address',
 	answer: [200, 'The address.', inboundSchema],
@@ -141,7 +141,7 @@ const getInboundRoute = apiRoute({
 });
 
 const deleteInboundRoute = operationRoute(removeInbound, {
-	at: 'DELETE /v1/inbound/:id',
+	endpoint: 'DELETE /v1/inbound/:id',
 	id: 'inb',
 	tag,
 	summary: 'Remove an inbound address',
@@ -183,7 +183,7 @@ const listReceivedRoute = listRoute({
 
 const getReceivedRoute = apiRoute({
 	...reads,
-	at: 'GET /v1/received/:id',
+	endpoint: 'GET /v1/received/:id',
 	id: 'rcv',
 	summary: 'Get a received message',
 	isLarge: true,
@@ -197,7 +197,7 @@ const getReceivedRoute = apiRoute({
 
 const downloadReceivedRoute = apiRoute({
 	...reads,
-	at: 'GET /v1/received/:id/raw',
+	endpoint: 'GET /v1/received/:id/raw',
 	id: 'rcv',
 	summary: 'Download a received message',
 	isLarge: true,
@@ -212,7 +212,7 @@ const downloadReceivedRoute = apiRoute({
 
 const downloadAttachmentRoute = apiRoute({
 	...reads,
-	at: 'GET /v1/received/:id/attachments/:n',
+	endpoint: 'GET /v1/received/:id/attachments/:n',
 	summary: 'Download an attachment',
 	isLarge: true,
 	description: 'Attachments come from strangers and are always sent as downloads, whatever their type.',
@@ -232,7 +232,7 @@ const downloadAttachmentRoute = apiRoute({
 });
 
 const deleteReceivedRoute = operationRoute(removeReceived, {
-	at: 'DELETE /v1/received/:id',
+	endpoint: 'DELETE /v1/received/:id',
 	id: 'rcv',
 	tag,
 	summary: 'Delete a received message',

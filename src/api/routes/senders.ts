@@ -58,7 +58,7 @@ const senderSchema = Type.Object(
 	},
 );
 
-const taken = 'A sender with this address already exists.';
+const duplicateMessage = 'A sender with this address already exists.';
 
 const listSendersRoute = listRoute({
 	path: '/v1/senders',
@@ -74,7 +74,7 @@ const listSendersRoute = listRoute({
 });
 
 const createSenderRoute = apiRoute({
-	at: 'POST /v1/senders',
+	endpoint: 'POST /v1/senders',
 	scope: 'senders:manage',
 	tag: 'Senders',
 	summary: 'Add a sender',
@@ -86,21 +86,21 @@ const createSenderRoute = apiRoute({
 	async handle({workspaceId, body, tools}, {reader, change, vault, domains}) {
 		const address = read(body.address);
 		if (await findSender(reader, workspaceId, address.key)) {
-			throw apiError('conflict', {message: taken});
+			throw apiError('conflict', {message: duplicateMessage});
 		}
 		const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
 		const name = body.name ?? null;
 		const input = {workspaceId, address, name, verified: false, newKeys};
 		const added = await change(trx => addSender(trx, tools, vault, input));
 		if (!added) {
-			throw apiError('conflict', {message: taken});
+			throw apiError('conflict', {message: duplicateMessage});
 		}
 		return senderView(added);
 	},
 });
 
 const updateSenderRoute = apiRoute({
-	at: 'PATCH /v1/senders/:id',
+	endpoint: 'PATCH /v1/senders/:id',
 	scope: 'senders:manage',
 	id: 'snd',
 	tag: 'Senders',
@@ -129,7 +129,7 @@ const updateSenderRoute = apiRoute({
 });
 
 const deleteSenderRoute = apiRoute({
-	at: 'DELETE /v1/senders/:id',
+	endpoint: 'DELETE /v1/senders/:id',
 	scope: 'senders:manage',
 	id: 'snd',
 	tag: 'Senders',
@@ -151,7 +151,7 @@ export const senderRoutes: readonly Route[] = [
 ];
 
 function read(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: false});
+	const parsed = parseAddress(text, {allowsUtf8Local: false});
 	if (!parsed.ok) {
 		throw new Error('An address passed the check of its format but cannot be parsed.');
 	}

@@ -52,7 +52,7 @@ const toNewView = ({row, token, secret}: NewSmarthost, {publicUrl}: ApiParts) =>
 });
 
 const createSmarthostRoute = operationRoute(addSmarthost, {
-	at: 'POST /v1/smarthosts',
+	endpoint: 'POST /v1/smarthosts',
 	tag: 'Smarthosts',
 	summary: 'Add a smarthost',
 	description: 'The URL and secret are shown only in this response. A workspace may have at most 50.',
@@ -79,7 +79,7 @@ const listSmarthostsRoute = listRoute({
 });
 
 const getSmarthostRoute = apiRoute({
-	at: 'GET /v1/smarthosts/:id',
+	endpoint: 'GET /v1/smarthosts/:id',
 	id: 'smh',
 	scope: 'smarthosts:manage',
 	tag: 'Smarthosts',
@@ -89,7 +89,7 @@ const getSmarthostRoute = apiRoute({
 });
 
 const rotateSmarthostRoute = operationRoute(rotateSmarthost, {
-	at: 'POST /v1/smarthosts/:id/rotate',
+	endpoint: 'POST /v1/smarthosts/:id/rotate',
 	id: 'smh',
 	isBodyOptional: true,
 	tag: 'Smarthosts',
@@ -101,7 +101,7 @@ const rotateSmarthostRoute = operationRoute(rotateSmarthost, {
 });
 
 const deleteSmarthostRoute = operationRoute(removeSmarthost, {
-	at: 'DELETE /v1/smarthosts/:id',
+	endpoint: 'DELETE /v1/smarthosts/:id',
 	id: 'smh',
 	tag: 'Smarthosts',
 	summary: 'Remove a smarthost',

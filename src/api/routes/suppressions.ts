@@ -1,7 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {columnsOf, exportedFile, insertEntries, maxFaults, SuppressionImport} from '../../admin/suppression-file.ts';
+import {columnsOf, exportedFile, insertEntries, maxProblems, SuppressionImport} from '../../admin/suppression-file.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
@@ -56,7 +56,7 @@ const listQuery = Type.Object(
 );
 
 const createSuppressionRoute = operationRoute(addSuppression, {
-	at: 'POST /v1/suppressions',
+	endpoint: 'POST /v1/suppressions',
 	tag: 'Suppressions',
 	summary: 'Suppress an address',
 	description:
@@ -88,7 +88,7 @@ const listSuppressionsRoute = listRoute({
 });
 
 const deleteSuppressionRoute = operationRoute(removeSuppression, {
-	at: 'DELETE /v1/suppressions/:id',
+	endpoint: 'DELETE /v1/suppressions/:id',
 	id: 'sup',
 	tag: 'Suppressions',
 	summary: 'Remove a suppressed address',
@@ -132,7 +132,7 @@ const importedSchema = Type.Object(
 			description: 'The columns used for `recipient`, `reason` and `created_at`; `null` if the file is empty.',
 		}),
 		faults: Type.Array(Type.Object({line: Type.Integer(), fault: Type.String()}), {
-			description: `The errors in the first ${maxFaults} invalid lines. Line numbers start at 1.`,
+			description: `The errors in the first ${maxProblems} invalid lines. Line numbers start at 1.`,
 		}),
 	},
 	{
@@ -150,7 +150,7 @@ const importedSchema = Type.Object(
 );
 
 const exportRoute = apiRoute({
-	at: 'GET /v1/suppressions/export',
+	endpoint: 'GET /v1/suppressions/export',
 	scope: 'suppressions:read',
 	tag: 'Suppressions',
 	summary: 'Export suppressed addresses',
@@ -227,10 +227,10 @@ async function importFile({tools, writer}: ApiParts, request: FastifyRequest, re
 	});
 	const wrong = await reading.read(readChunks(request.body as IncomingMessage));
 	if (wrong) {
-		throw apiError('unprocessable_entity', {message: `The file ${wrong.fault}: ${wrong.fix}.`});
+		throw apiError('unprocessable_entity', {message: `The file ${wrong.problem}: ${wrong.fix}.`});
 	}
-	const {counts, bad, faults, layout} = reading;
-	return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults};
+	const {counts, bad, problems, layout} = reading;
+	return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults: problems};
 }
 
 function acceptCsv(scope: Api): void {

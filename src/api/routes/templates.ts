@@ -46,7 +46,7 @@ import {maxViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 
 const createTemplateRoute = apiRoute({
-	at: 'POST /v1/templates',
+	endpoint: 'POST /v1/templates',
 	scope: 'templates:manage',
 	tag: 'Templates',
 	summary: 'Create a template',
@@ -60,12 +60,14 @@ const createTemplateRoute = apiRoute({
 			if (typeof created === 'string') {
 				throw apiError('conflict', {message: `A template with this ${created} already exists.`});
 			}
-			return templateView((await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template);
+			return templateView(
+				(await saveSettings(trx, tools, {workspaceId, id: created.id, settings: given})).template,
+			);
 		}),
 });
 
 const updateTemplateRoute = operationRoute(updateTemplate, {
-	at: 'PATCH /v1/templates/:id',
+	endpoint: 'PATCH /v1/templates/:id',
 	id: 'tpl',
 	tag: 'Templates',
 	summary: 'Update a template',
@@ -95,23 +97,23 @@ const listTemplatesRoute = listRoute({
 });
 
 const getTemplateRoute = apiRoute({
-	at: 'GET /v1/templates/:id',
+	endpoint: 'GET /v1/templates/:id',
 	scope: 'templates:read',
 	id: 'tpl',
 	tag: 'Templates',
 	summary: 'Get a template',
 	answer: [200, 'The template.', templateSchema],
 	async handle({workspaceId, id}, {reader}) {
-		const found = await findTemplate(reader, workspaceId, {id});
-		if (!found) {
+		const template = await findTemplate(reader, workspaceId, {id});
+		if (!template) {
 			throw apiError('not_found');
 		}
-		return templateView(found);
+		return templateView(template);
 	},
 });
 
 const deleteTemplateRoute = apiRoute({
-	at: 'DELETE /v1/templates/:id',
+	endpoint: 'DELETE /v1/templates/:id',
 	scope: 'templates:manage',
 	id: 'tpl',
 	tag: 'Templates',
@@ -139,7 +141,7 @@ const versionParams = Type.Object({
 });
 
 const saveVersionRoute = apiRoute({
-	at: 'POST /v1/templates/:id/versions',
+	endpoint: 'POST /v1/templates/:id/versions',
 	scope: 'templates:manage',
 	id: 'tpl',
 	tag: 'Templates',
@@ -161,7 +163,7 @@ const saveVersionRoute = apiRoute({
 		const version = await change(async trx => {
 			const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
 			if (typeof saved === 'object') {
-				await saveSettings(trx, tools, {workspaceId, id, given});
+				await saveSettings(trx, tools, {workspaceId, id, settings: given});
 			}
 			return saved;
 		});
@@ -204,7 +206,7 @@ const listVersionsRoute = listRoute({
 });
 
 const getVersionRoute = apiRoute({
-	at: 'GET /v1/templates/:id/versions/:version',
+	endpoint: 'GET /v1/templates/:id/versions/:version',
 	isLarge: true,
 	params: versionParams,
 	scope: 'templates:read',
@@ -226,7 +228,7 @@ const getVersionRoute = apiRoute({
 });
 
 const previewRoute = apiRoute({
-	at: 'POST /v1/templates/:id/preview',
+	endpoint: 'POST /v1/templates/:id/preview',
 	isLarge: true,
 	scope: 'templates:read',
 	id: 'tpl',
@@ -273,11 +275,11 @@ export const versionRoutes: readonly Route[] = [saveVersionRoute, listVersionsRo
 
 /** Returns the template. Throws `not_found` if it does not exist. */
 async function requireTemplate(reader: Knex, workspaceId: string, id: string): Promise<Template> {
-	const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
-	if (!found) {
+	const template = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+	if (!template) {
 		throw apiError('not_found');
 	}
-	return found;
+	return template;
 }
 
 /** Returns the variants of a body that matches the schema. Throws on what a schema cannot express. */

@@ -28,7 +28,7 @@ const topicSchema = Type.Object(
 );
 
 const createTopicRoute = operationRoute(createTopic, {
-	at: 'POST /v1/unsubscribe-groups',
+	endpoint: 'POST /v1/unsubscribe-groups',
 	tag: 'Topics',
 	summary: 'Create a topic',
 	description: 'Opt-outs from an earlier topic with the same code apply again.',
@@ -52,7 +52,7 @@ const listTopicsRoute = listRoute({
 });
 
 const deleteTopicRoute = operationRoute(removeTopic, {
-	at: 'DELETE /v1/unsubscribe-groups/:id',
+	endpoint: 'DELETE /v1/unsubscribe-groups/:id',
 	id: 'usg',
 	tag: 'Topics',
 	summary: 'Delete a topic',

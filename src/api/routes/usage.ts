@@ -60,7 +60,7 @@ const usageQuery = Type.Object(
 );
 
 export const usageRoute = apiRoute({
-	at: 'GET /v1/usage',
+	endpoint: 'GET /v1/usage',
 	scope: 'usage:read',
 	tag: 'Usage',
 	summary: 'Get the usage of the month',
@@ -167,7 +167,7 @@ const statsQuery = Type.Object(
 );
 
 export const statsRoute = apiRoute({
-	at: 'GET /v1/stats',
+	endpoint: 'GET /v1/stats',
 	scope: 'stats:read',
 	tag: 'Usage',
 	summary: 'Get delivery statistics',
@@ -178,7 +178,7 @@ export const statsRoute = apiRoute({
 	async handle({workspaceId, query: {days = defaultDays, by = null}}, {reader, tools, work}) {
 		const query = {workspaceId, by, days: Number(days), now: tools.clock.now(), limit: maxRows + 1};
 		const {from, to, rows} = await work.stats(workspaceId, () => readStats(reader, query));
-		const ends = {from: apiTime(from), to: apiTime(to)};
-		return {...ends, by, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows};
+		const period = {from: apiTime(from), to: apiTime(to)};
+		return {...period, by, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows};
 	},
 });

@@ -29,7 +29,7 @@ import {deliveryView, endpointView} from '../views.ts';
 const endpointsPerPage = 100;
 
 const createEndpointRoute = apiRoute({
-	at: 'POST /v1/webhooks',
+	endpoint: 'POST /v1/webhooks',
 	scope: 'webhooks:manage',
 	tag: 'Webhooks',
 	summary: 'Register an endpoint',
@@ -69,7 +69,7 @@ const listEndpointsRoute = listRoute({
 });
 
 const updateEndpointRoute = apiRoute({
-	at: 'PATCH /v1/webhooks/:id',
+	endpoint: 'PATCH /v1/webhooks/:id',
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -103,7 +103,7 @@ const updateEndpointRoute = apiRoute({
 });
 
 const testEndpointRoute = apiRoute({
-	at: 'POST /v1/webhooks/:id/test',
+	endpoint: 'POST /v1/webhooks/:id/test',
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -121,7 +121,7 @@ const testEndpointRoute = apiRoute({
 });
 
 const deleteEndpointRoute = apiRoute({
-	at: 'DELETE /v1/webhooks/:id',
+	endpoint: 'DELETE /v1/webhooks/:id',
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -137,7 +137,7 @@ const deleteEndpointRoute = apiRoute({
 });
 
 const rotateEndpointSecretRoute = apiRoute({
-	at: 'POST /v1/webhooks/:id/rotate-secret',
+	endpoint: 'POST /v1/webhooks/:id/rotate-secret',
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -173,9 +173,9 @@ function toView(endpoint: Endpoint, {vault, tools}: ApiParts) {
 }
 
 function refuseBadUrl({webhooks}: ApiParts, url: string): void {
-	const fault = webhooks.guard.urlFault(url);
-	if (fault !== null) {
-		throw apiError('unprocessable_entity', {message: `The URL ${fault}.`});
+	const problem = webhooks.guard.urlProblem(url);
+	if (problem !== null) {
+		throw apiError('unprocessable_entity', {message: `The URL ${problem}.`});
 	}
 }
 
@@ -198,8 +198,8 @@ function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDeli
 }
 
 /** Converts a validated overlap to milliseconds. */
-function toOverlap(given: string | number | null): number {
-	return given === null ? defaultOverlap : (parseDuration(String(given)) ?? defaultOverlap);
+function toOverlap(duration: string | number | null): number {
+	return duration === null ? defaultOverlap : (parseDuration(String(duration)) ?? defaultOverlap);
 }
 
 const listDeliveriesRoute = listRoute({
@@ -226,7 +226,7 @@ const listDeliveriesRoute = listRoute({
 });
 
 const replayDeliveryRoute = apiRoute({
-	at: 'POST /v1/webhooks/deliveries/:id/replay',
+	endpoint: 'POST /v1/webhooks/deliveries/:id/replay',
 	scope: 'webhooks:manage',
 	id: 'whd',
 	tag: 'Webhooks',

@@ -62,23 +62,23 @@ const example = {
 
 const days = Type.String({
 	format: 'day-count',
-	description: `The number of days to look back: 1 to ${dmarcPeriod.most}, ${dmarcPeriod.usual} by default.`,
+	description: `The number of days to look back: 1 to ${dmarcPeriod.max}, ${dmarcPeriod.usual} by default.`,
 });
 export const dmarcQuery = Type.Object({days: Type.Optional(days)}, {additionalProperties: false});
 
-const mails = (description: string) => Type.Integer({description});
+const messageCount = (description: string) => Type.Integer({description});
 
 const dmarcFields = {
 	days: Type.Integer(),
 	reports: Type.Integer({description: 'Reports received, each counted once.'}),
-	unsigned: mails('Messages in reports without a valid signature. The advice ignores them.'),
+	unsigned: messageCount('Messages in reports without a valid signature. The advice ignores them.'),
 	sources: Type.Array(
 		Type.Object({
 			ip: Type.String({description: 'An IP address, or `others` for all sources beyond the limits.'}),
-			count: mails('Messages.'),
-			aligned: mails('Messages that pass DMARC: by SPF, DKIM, or both.'),
-			spf: mails('Messages whose SPF passes for the domain.'),
-			dkim: mails('Messages whose DKIM signature passes for the domain.'),
+			count: messageCount('Messages.'),
+			aligned: messageCount('Messages that pass DMARC: by SPF, DKIM, or both.'),
+			spf: messageCount('Messages whose SPF passes for the domain.'),
+			dkim: messageCount('Messages whose DKIM signature passes for the domain.'),
 			ours: Type.Boolean({description: 'Whether the SPF record of our return path allows this address.'}),
 			why: Type.String({description: 'The main reason for messages not being aligned; empty if all are.'}),
 		}),

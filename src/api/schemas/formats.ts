@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {maxDays} from '../../admin/stats.ts';
-import {badInNames, labelFault} from '../../kit/text.ts';
+import {badInNames, labelProblem} from '../../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
@@ -10,7 +10,7 @@ import {readMediaType} from '../../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../../mail/message.ts';
 import {askedTerms, maxQueryTerms} from '../../mail/terms.ts';
 import {maxOverlap} from '../../mail/webhook.ts';
-import {validTimezone} from '../../render/locale.ts';
+import {isValidTimezone} from '../../render/locale.ts';
 
 /** Returns what a valid text looks like, as a clause (`must …`), or `null` if the text is valid. */
 type Format = (text: string) => string | null;
@@ -37,7 +37,7 @@ export function readAddress(text: string): Address | null {
 	if (known !== undefined) {
 		return known;
 	}
-	const parsed = parseAddress(text, {utf8Local: true});
+	const parsed = parseAddress(text, {allowsUtf8Local: true});
 	if (!parsed.ok) {
 		return null;
 	}
@@ -45,38 +45,38 @@ export function readAddress(text: string): Address | null {
 	return parsed.address;
 }
 
-function addressFault(text: string, utf8Local: boolean): string | null {
+function addressProblem(text: string, utf8Local: boolean): string | null {
 	const address = readAddress(text);
-	if (address !== null && (utf8Local || !address.utf8)) {
+	if (address !== null && (utf8Local || !address.isUtf8)) {
 		return null;
 	}
-	const parsed = parseAddress(text, {utf8Local});
-	return parsed.ok ? null : parsed.fault;
+	const parsed = parseAddress(text, {allowsUtf8Local: utf8Local});
+	return parsed.ok ? null : parsed.problem;
 }
 
-function localeFault(text: string): string | null {
+function localeProblem(text: string): string | null {
 	return canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null;
 }
 
 // Creating an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few time zones.
 const zones = new LRUCache<string, boolean>({max: 1000});
 
-function timezoneFault(text: string): string | null {
+function timezoneProblem(text: string): string | null {
 	const isShort = text.length <= 100;
-	const good = isShort && (zones.get(text) ?? validTimezone(text));
+	const isValid = isShort && (zones.get(text) ?? isValidTimezone(text));
 	if (isShort) {
-		zones.set(text, good);
+		zones.set(text, isValid);
 	}
-	return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
+	return isValid ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
 }
 
 /** The formats that schemas refer to. Each one checks the length first and runs in linear time. */
 export const formats = {
-	email: text => addressFault(text, false),
+	email: text => addressProblem(text, false),
 	domain: text => (parseDomain(text) === null ? 'must be a fully qualified domain name such as shop.example' : null),
-	'recipient-email': text => addressFault(text, true),
-	'query-email': text => addressFault(withPlus(text), false),
-	'query-recipient-email': text => addressFault(withPlus(text), true),
+	'recipient-email': text => addressProblem(text, true),
+	'query-email': text => addressProblem(withPlus(text), false),
+	'query-recipient-email': text => addressProblem(withPlus(text), true),
 	text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
 	'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
 	'variable-name': text =>
@@ -90,12 +90,12 @@ export const formats = {
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
 			: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
-	label: text => labelFault(text),
-	description: text => labelFault(text, 500),
-	locale: localeFault,
-	'locale-or-empty': text => (text === '' ? null : localeFault(text)),
-	timezone: timezoneFault,
-	'timezone-or-empty': text => (text === '' ? null : timezoneFault(text)),
+	label: text => labelProblem(text),
+	description: text => labelProblem(text, 500),
+	locale: localeProblem,
+	'locale-or-empty': text => (text === '' ? null : localeProblem(text)),
+	timezone: timezoneProblem,
+	'timezone-or-empty': text => (text === '' ? null : timezoneProblem(text)),
 	filename: text =>
 		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 			? null
@@ -105,8 +105,8 @@ export const formats = {
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
 	'content-id': text => (isContentId(text) ? null : 'must be 1 to 128 letters, digits and the characters . _ - @ +'),
-	'base64-file': text => base64Fault(text, defaultAttachments.bytes),
-	'large-file': text => base64Fault(text, widestAttachments.bytes),
+	'base64-file': text => base64Problem(text, defaultAttachments.bytes),
+	'large-file': text => base64Problem(text, widestAttachments.bytes),
 	overlap: text =>
 		(parseDuration(text) ?? maxOverlap + 1) <= maxOverlap
 			? null
@@ -152,10 +152,10 @@ export function decodeBase64(text: string): Buffer | null {
 }
 
 /** Returns what is wrong with a base64 file of at most `most` bytes, or `null` if it is valid. */
-export function base64Fault(text: string, most: number): string | null {
-	return text.length <= Math.ceil(most / 3) * 4 && (decodeBase64(text)?.length ?? most + 1) <= most
+export function base64Problem(text: string, max: number): string | null {
+	return text.length <= Math.ceil(max / 3) * 4 && (decodeBase64(text)?.length ?? max + 1) <= max
 		? null
-		: `must be base64 (with padding, without line breaks) of at most ${most.toLocaleString('en')} bytes`;
+		: `must be base64 (with padding, without line breaks) of at most ${max.toLocaleString('en')} bytes`;
 }
 
 /** Returns the canonical form of a BCP-47 tag, or `null` if the text is not one. */

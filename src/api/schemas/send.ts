@@ -5,7 +5,7 @@ import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {isStorable} from './formats.ts';
 
-const longest = 256 * 1024;
+const maxJsonBytes = 256 * 1024;
 const deepest = 16;
 
 // JSON escapes lone surrogates and NUL, so a text without these escapes contains neither.
@@ -28,9 +28,9 @@ export function variablesJson(data: object): string {
  * Returns what is wrong with the variables of a send (`must …`), or `null` if they are valid. The limits are 256 KiB as
  * JSON, 16 levels, texts that both engines can store, and finite numbers, which templates can compute with.
  */
-export function variablesFault(data: object): string | null {
+export function variablesProblem(data: object): string | null {
 	const json = variablesJson(data);
-	if (Buffer.byteLength(json) > longest) {
+	if (Buffer.byteLength(json) > maxJsonBytes) {
 		return 'must be at most 256 KiB as JSON';
 	}
 	return faultInside(data, 1) ?? (suspicious.test(json) && !isAllStorable(data) ? unstorable : null);
@@ -50,9 +50,9 @@ function faultInside(value: object, depth: number): string | null {
 			return 'must contain only finite numbers';
 		}
 		const isNested = typeof item === 'object' && item !== null && !(item instanceof Numeral);
-		const fault = isNested ? faultInside(item, depth + 1) : null;
-		if (fault !== null) {
-			return fault;
+		const problem = isNested ? faultInside(item, depth + 1) : null;
+		if (problem !== null) {
+			return problem;
 		}
 	}
 	return null;
@@ -194,7 +194,7 @@ export const sendBody = Type.Object(
 		),
 		attachments: Type.Optional(
 			Type.Array(attachment, {
-				maxItems: defaultAttachments.most,
+				maxItems: defaultAttachments.max,
 				description: 'At most 3 files. A workspace may allow more and larger ones.',
 			}),
 		),
@@ -248,7 +248,7 @@ export const batchItem = Type.Object(
 export type BatchItem = Static<typeof batchItem>;
 
 const largeFile = Type.Object({...attachment.properties, content: Type.String({format: 'large-file'})}, strict);
-const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.most}))};
+const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.max}))};
 
 /** The same bodies for a workspace that allows more and larger attachments. `read-send.ts` enforces its limits. */
 export const wideSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);

@@ -29,7 +29,7 @@ export function completionCommand(command: CliCommand, load: () => Promise<CliCo
 		.argument('<shell>', Object.keys(shells).join(', '), oneOf('the shell', Object.keys(shells)))
 		.does<object, [keyof typeof shells]>(async ({terminal, json}, _, shell) => {
 			const script = shells[shell](toTables(await load()));
-			await (json ? terminal.printJson({shell, script}) : terminal.pour(script));
+			await (json ? terminal.printJson({shell, script}) : terminal.writeText(script));
 		});
 }
 
@@ -162,13 +162,13 @@ fi
 
 function fish(tables: Tables): string {
 	// In single quotes, fish knows only the escapes \\' and \\\\.
-	const word = (text: string) => `'${text.replaceAll(/['\\]/g, '\\$&')}'`;
-	const found = (branches: readonly Branch[]) =>
+	const quote = (text: string) => `'${text.replaceAll(/['\\]/g, '\\$&')}'`;
+	const toCases = (branches: readonly Branch[]) =>
 		branches
 			.filter(({choices}) => choices.length > 0)
 			.map(({at, choices}) => {
-				const lines = choices.map(([name, about]) => word(about === '' ? name : `${name}\t${about}`));
-				return `\t\t\tcase ${word(at)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
+				const lines = choices.map(([name, about]) => quote(about === '' ? name : `${name}\t${about}`));
+				return `\t\t\tcase ${quote(at)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
 			})
 			.join('');
 	return `# Completes words of mailctl in fish. Try it: mailctl completion fish | source
@@ -182,22 +182,22 @@ function __mailctl
 			continue
 		end
 		switch "$at $word"
-			case ${tables.steps.map(word).join(' ')}
+			case ${tables.steps.map(quote).join(' ')}
 				set at (string trim "$at $word")
-			case ${tables.valued.map(word).join(' ')}
+			case ${tables.valued.map(quote).join(' ')}
 				set option $word
 		end
 	end
 	set -l current (commandline -ct)
 	if test -n "$option"
 		switch "$at $option"
-${found(tables.values)}		end
+${toCases(tables.values)}		end
 	else if string match -q -- '-*' "$current"
 		switch "$at"
-${found(tables.options)}		end
+${toCases(tables.options)}		end
 	else
 		switch "$at"
-${found(tables.names)}		end
+${toCases(tables.names)}		end
 	end
 	if set -q found[1]
 		printf '%s\\n' $found

@@ -9,7 +9,7 @@ import {addSender, prepareKeys} from '../../domains/senders.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/text.ts';
+import {labelProblem} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
 import type {TlsSum} from '../../store/aggregate-reports.ts';
 import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from '../../store/domains.ts';
@@ -132,7 +132,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 			wrong('Others ask DNS about domains of this workspace just now. Try again in a moment.');
 		}
 		const find = () => findDomainById(reader, domain.workspace_id, domain.id);
-		const checked = await checkDomain({find, look, write: change, acting: visit.tools}).finally(leave);
+		const checked = await checkDomain({find, check: look, write: change, acting: visit.tools}).finally(leave);
 		if (checked === undefined || checked === 'busy') {
 			wrong('The domain was checked or removed meanwhile. Try again.');
 		}
@@ -163,7 +163,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		const domain = await chosen(visit);
 		const address = readAddress(form.get('address')?.trim() ?? '');
 		const name = form.get('name')?.trim() || null;
-		const fault = name === null ? null : labelFault(name);
+		const fault = name === null ? null : labelProblem(name);
 		if (address === null || address.domain !== domain.name) {
 			wrong(`The address of a sender of this domain ends with @${domain.name}.`);
 		}

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {addDomain, returnPathFault, sampleDomain} from '../../domains/domains.ts';
+import {addDomain, returnPathProblem, sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
@@ -56,7 +56,7 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 		if (name === null) {
 			wrong('This is no domain: use a name such as shop.example.');
 		}
-		const fault = returnPathFault(name, returnPathDomain);
+		const fault = returnPathProblem(name, returnPathDomain);
 		if (fault !== null) {
 			wrong(`The return path ${fault}.`);
 		}

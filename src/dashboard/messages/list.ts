@@ -6,7 +6,7 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
-import {type Asked, maxQueryTerms, metadataTerm, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
+import {maxQueryTerms, metadataTerm, type SearchCondition, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import {eventsUntilNow} from '../../store/event-stream.ts';
 import {
 	type ListedMessage,
@@ -264,7 +264,7 @@ function searched(text: string, readMessageId: (messageId: string) => string | n
 	if (text === '') {
 		return {};
 	}
-	const terms: Asked[] = [];
+	const terms: SearchCondition[] = [];
 	const words: string[] = [];
 	let filter: Filter = {};
 	for (const part of text.split(/\s+/)) {

@@ -73,13 +73,13 @@ const sizeOf = ({html, text}: SeenMail) => 1024 * 1024 + (html?.framed.length ??
 
 /** Reads mails. Templates are foreign code: each mail that is made again has a thread of its own, one at a time. */
 export class MailReader {
-	readonly #mails: DashboardParts['mails'];
+	readonly #mails: DashboardParts['messageContent'];
 	readonly #turns = createTurns();
 	readonly #remade = new LRUCache<string, Buffer>(cached);
 	readonly #seen = new LRUCache<string, SeenMail>({...cached, maxSize: maxCachedBytes, sizeCalculation: sizeOf});
 
-	constructor({mails}: Pick<DashboardParts, 'mails'>) {
-		this.#mails = mails;
+	constructor({messageContent}: Pick<DashboardParts, 'messageContent'>) {
+		this.#mails = messageContent;
 	}
 
 	async raw(opened: Opened): Promise<RawMail | Missing> {
@@ -99,7 +99,7 @@ export class MailReader {
 		if (known) {
 			return {raw: known, isCaptured: false};
 		}
-		const made = await this.#turns(workspaceId, () => this.#mails.remade(workspaceId, recipient.id));
+		const made = await this.#turns(workspaceId, () => this.#mails.rerender(workspaceId, recipient.id));
 		if (made === 'no_sender') {
 			return {missing: 'The mail cannot be made again: its sender was removed.'};
 		}
@@ -155,14 +155,14 @@ type Looked = {
 /** The mail in a frame, its attachments and where its links lead. */
 export function previewContent({message, mail, query}: Looked): Html {
 	if (mail.html === null) {
-		return html`${remade(mail)}<p class="soft">This mail has no html part.</p>${textContent({mail})}`;
+		return html`${rerenderedNote(mail)}<p class="soft">This mail has no html part.</p>${textContent({mail})}`;
 	}
 	const path = `/messages/${message.id}/preview`;
 	const look = query.get('look') ?? '';
 	const isDark = query.get('scheme') === 'dark';
 	const isPhone = look === 'phone';
 	const frame = toHref(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
-	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
+	return html`${rerenderedNote(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
 ${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
 ${fileList(mail.files, index => toHref(`/messages/${message.id}/attachments/${index}`, kept(query, ['copy'])))}${linkList(mail.html)}`;
 }
@@ -180,7 +180,7 @@ function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams 
 	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }
 
-function remade({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
+function rerenderedNote({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
 	const again = isCaptured
 		? null
 		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
@@ -206,7 +206,7 @@ function linkList({links, moreLinks}: SeenHtml): Html {
 export function textContent({mail}: Pick<Looked, 'mail'>): Html {
 	return mail.text === null
 		? emptyNote(html`<p>This mail has no text part.</p>`)
-		: html`${remade(mail)}<pre>${lines(mail.text)}</pre>`;
+		: html`${rerenderedNote(mail)}<pre>${lines(mail.text)}</pre>`;
 }
 
 // As RFCs and mail programs write them; names in mail have no case.
@@ -219,7 +219,7 @@ const spellings: ReadonlyMap<string, string> = new Map([
 ]);
 
 export function headersContent({mail}: Pick<Looked, 'mail'>): Html {
-	return html`${remade(mail)}${table({
+	return html`${rerenderedNote(mail)}${table({
 		label: 'Headers',
 		rows: mail.fields,
 		empty: html`<p>This mail has no header fields.</p>`,
@@ -239,7 +239,7 @@ const maxSourceLength = 1024 * 1024;
 export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
 	const href = toHref(`/messages/${message.id}/raw`, kept(query, ['copy']));
 	const text = mail.raw.toString('utf8', 0, maxSourceLength);
-	return html`${remade({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
+	return html`${rerenderedNote({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }
 
 /** What the caller gave the template. */

@@ -370,7 +370,7 @@ async function suppression(
 }
 
 function toAddress(text: string): Address | null {
-	const parsed = text === erasedAddress ? null : parseAddress(text, {utf8Local: true});
+	const parsed = text === erasedAddress ? null : parseAddress(text, {allowsUtf8Local: true});
 	return parsed?.ok ? parsed.address : null;
 }
 

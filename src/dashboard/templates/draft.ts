@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {compileWith, type Known, readKnown} from '../../admin/layouts.ts';
 import {previewVariant, storedVariant} from '../../admin/templates.ts';
-import {variablesFault} from '../../api/schemas/send.ts';
+import {variablesProblem} from '../../api/schemas/send.ts';
 import {createTurns} from '../../api/turns.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import {extractLinks} from '../../links/rewrite.ts';
@@ -119,7 +119,7 @@ function readSample(text: string): JsonObject | string {
 	}
 	try {
 		const value = parseExact(text);
-		return isObject(value) ? (variablesFault(value) ?? value) : 'must be a JSON object';
+		return isObject(value) ? (variablesProblem(value) ?? value) : 'must be a JSON object';
 	} catch (error) {
 		return `is not JSON: ${(error as Error).message}`;
 	}

@@ -1,6 +1,6 @@
 import {createTemplate, isBuiltIn} from '../../admin/templates.ts';
 import {html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/text.ts';
+import {labelProblem} from '../../kit/text.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
 import {pager, toPage} from '../lists.ts';
@@ -55,7 +55,7 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 
 	async function create({form, workspace, tools}: Visit): Promise<Answer> {
 		const chosen = {name: form.get('name')?.trim() ?? '', id: form.get('id')?.trim() || null};
-		const fault = labelFault(chosen.name);
+		const fault = labelProblem(chosen.name);
 		if (fault !== null) {
 			wrong(`The name ${fault}.`);
 		}

@@ -1,6 +1,6 @@
 import {type Html, html} from '../../hosted/html.ts';
 import {priorities} from '../../mail/message.ts';
-import type {Given} from '../../ops/operation.ts';
+import type {InputOf} from '../../ops/operation.ts';
 import type {updateTemplate} from '../../ops/templates.ts';
 import type {Template} from '../../store/templates.ts';
 import type {Topic} from '../../store/topics.ts';
@@ -28,7 +28,7 @@ export function settingsForm({id, topic, priority, sensitive}: Template, topics:
 	);
 }
 
-export function settingsIn({form, params: {id = ''}}: Visit): Given<typeof updateTemplate.input> {
+export function settingsIn({form, params: {id = ''}}: Visit): InputOf<typeof updateTemplate.input> {
 	const text = (name: string) => form.get(name)?.trim() || null;
 	const names = (text('sensitive') ?? '').split(/[\s,]+/).filter(name => name !== '');
 	return {

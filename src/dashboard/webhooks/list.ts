@@ -168,7 +168,7 @@ export function typedFields(form: URLSearchParams) {
 /** The same, to be stored. */
 export function checkedFields(form: URLSearchParams, guard: AddressGuard): ReturnType<typeof typedFields> {
 	const fields = typedFields(form);
-	const fault = guard.urlFault(fields.url);
+	const fault = guard.urlProblem(fields.url);
 	if (fault !== null) {
 		wrong(`The URL ${fault}.`);
 	}

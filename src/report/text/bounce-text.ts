@@ -63,10 +63,10 @@ function isGivenBack({type}: Part): boolean {
 	return /^message\/(?:rfc822|global)|^text\/rfc822-headers?$/.test(type);
 }
 
-function textOf(parts: readonly Part[], most: number): string {
+function textOf(parts: readonly Part[], max: number): string {
 	let text = '';
 	for (const part of parts) {
-		text += text.length < most ? `${part.text().slice(0, most)}\n` : '';
+		text += text.length < max ? `${part.text().slice(0, max)}\n` : '';
 	}
 	return text.replace(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(quoted, '');
 }
@@ -84,10 +84,10 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 		return own;
 	}
 	const addresses = findRecipients(returned);
-	const spoken = said.toLowerCase();
+	const lowerText = said.toLowerCase();
 	return addresses.length === 1
 		? (addresses[0] as string)
-		: (addresses.find(address => spoken.includes(domainOf(address))) ?? null);
+		: (addresses.find(address => lowerText.includes(domainOf(address))) ?? null);
 }
 
 /** Returns the recipients in the header of a returned message. */
@@ -181,19 +181,19 @@ export function splitReturned(text: string): Split {
 function headerAt(text: string): number | undefined {
 	let start = 0;
 	let fields = 0;
-	let own = false;
+	let hasOwnField = false;
 	let at = 0;
 	for (const line of text.split('\n')) {
 		if (anyField.test(line)) {
 			start = fields === 0 ? at : start;
 			fields++;
-			own ||= ownField.test(line);
-			if (fields >= 3 && own) {
+			hasOwnField ||= ownField.test(line);
+			if (fields >= 3 && hasOwnField) {
 				return start;
 			}
 		} else if (!/^[ \t]+\S/.test(line) || fields === 0) {
 			fields = 0;
-			own = false;
+			hasOwnField = false;
 		}
 		at += line.length + 1;
 	}
@@ -226,10 +226,10 @@ export function returnedParts(leaves: readonly Part[]): Part[] {
 
 /** Whether a message is attached as a file, or as text after the first part. */
 export function isMailPart(part: Part, at: number): boolean {
-	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && beginsLikeMail(part);
+	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && looksLikeMail(part);
 }
 
-function beginsLikeMail(part: Part): boolean {
+function looksLikeMail(part: Part): boolean {
 	return new Set(parseHeader(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
 }
 

@@ -1,6 +1,6 @@
 import type {Phase} from '../../mail/outcome.ts';
 import type {ReportAction} from '../../mail/report.ts';
-import {findAddresses, sameAddress} from '../addresses-in-text.ts';
+import {findAddresses, isSameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
 
 /** One more than may have an effect, to show that there are more. */
@@ -59,12 +59,12 @@ const originAhead = new RegExp(`${origin.source}$`, 'i');
 /** Between recipients that share the text after the last one. */
 const separator = /^[\s,;<>"'()]*(?:(?:and|or|und|et|y|e)\b[\s<"'(]*)?$/i;
 const reasonAhead = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
-const word = /\p{L}{3}/u;
+const wordPattern = /\p{L}{3}/u;
 
 /** Returns the text after the first match of a pattern, or `null` if there is no match. */
 export function behind(text: string, pattern: RegExp): string | null {
-	const found = pattern.exec(text);
-	return found === null ? null : text.slice(found.index + found[0].length);
+	const match = pattern.exec(text);
+	return match === null ? null : text.slice(match.index + match[0].length);
 }
 
 /**
@@ -137,7 +137,7 @@ function cutPerRecipient(
 		const parts = isSeveral || listed.addresses.length === 0 ? onLine : splitAtNext(listed);
 		const named = parts
 			.flatMap(({addresses, rest}) => addresses.map(recipient => ({recipient, rest})))
-			.filter(({recipient}) => !isOrigin(line) && !except.some(one => sameAddress(one, recipient)));
+			.filter(({recipient}) => !isOrigin(line) && !except.some(one => isSameAddress(one, recipient)));
 		for (const {recipient, rest} of named) {
 			// Text about a recipient may start with another address, but further indented.
 			indent = Math.min(indent, indentOf(line));
@@ -165,9 +165,9 @@ function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
 	const behind = groups.map(({end}, at) => line.slice(end, groups[at + 1]?.start));
 	const head = before.test(ahead[0] ?? '') ? '' : ahead[0];
 	// For example `User unknown: ann@…; message too big: ben@…`.
-	const isAhead = head !== '' && ahead.every(gap => reasonAhead.test(gap)) && !word.test(behind.at(-1) ?? '');
-	const words = isAhead ? ahead : behind.map((gap, at) => (at === 0 ? `${head}${gap}` : gap));
-	return groups.map(({addresses}, at) => ({addresses, rest: words[at] ?? ''}));
+	const isAhead = head !== '' && ahead.every(gap => reasonAhead.test(gap)) && !wordPattern.test(behind.at(-1) ?? '');
+	const texts = isAhead ? ahead : behind.map((gap, at) => (at === 0 ? `${head}${gap}` : gap));
+	return groups.map(({addresses}, at) => ({addresses, rest: texts[at] ?? ''}));
 }
 
 type Group = {readonly addresses: string[]; readonly start: number; end: number};
@@ -177,7 +177,7 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	const groups: Group[] = [];
 	for (const {address, start, end} of known.size === 0 ? [] : findAddresses(line.slice(0, 1000))) {
 		const last = groups.at(-1);
-		const isAgain = last?.addresses.some(one => sameAddress(one, address));
+		const isAgain = last?.addresses.some(one => isSameAddress(one, address));
 		if (
 			isAgain ||
 			!known.has(address.toLowerCase()) ||
@@ -241,8 +241,8 @@ function isOrigin(line: string): boolean {
 
 /** Returns the address from which an alias or a forward led to the recipient. */
 export function originIn(line: string): string | undefined {
-	const found = origin.exec(line.slice(0, 1000));
-	return found === null ? undefined : findAddresses(line.slice(found.index, found.index + 400))[0]?.address;
+	const match = origin.exec(line.slice(0, 1000));
+	return match === null ? undefined : findAddresses(line.slice(match.index, match.index + 400))[0]?.address;
 }
 
 function shareReasons(cuts: readonly Cut[], ahead: string): Finding[] {

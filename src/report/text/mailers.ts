@@ -1,4 +1,4 @@
-import {findAddresses, sameAddress} from '../addresses-in-text.ts';
+import {findAddresses, isSameAddress} from '../addresses-in-text.ts';
 import {evidenceIn} from '../reply.ts';
 import {domainOf, findRecipients} from './bounce-text.ts';
 import {behind, type Detector, type Finding, maxFindings, originIn, readListed} from './listed.ts';
@@ -66,7 +66,7 @@ function findAddress(own: string, returned: string): string | null {
 	return (
 		address ??
 		findRecipients(returned).find(
-			one => sameAddress(one.split('@')[0] as string, own) || sameAddress(domainOf(one), own),
+			one => isSameAddress(one.split('@')[0] as string, own) || isSameAddress(domainOf(one), own),
 		) ??
 		null
 	);
@@ -75,7 +75,7 @@ function findAddress(own: string, returned: string): string | null {
 function withTranscript(finding: Finding, {findings, common}: Transcript): Finding {
 	const {recipient} = finding;
 	const ofRecipient = findings.find(
-		other => recipient !== null && other.recipient !== null && sameAddress(recipient, other.recipient),
+		other => recipient !== null && other.recipient !== null && isSameAddress(recipient, other.recipient),
 	);
 	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
 	const session = evidenceIn(ofRecipient?.text ?? common);
@@ -121,15 +121,15 @@ export const readExim: Detector = ({field, said, senders}) => {
 	}
 	// mail.ru writes everything twice, the second time in English.
 	const listed = [...readListed(said, {after: announced}), ...readUndisclosed(said)];
-	const found = listed.length > 0 ? listed : readListed(said, {except: failed.length > 0 ? [] : senders});
+	const findings = listed.length > 0 ? listed : readListed(said, {except: failed.length > 0 ? [] : senders});
 	if (failed.length === 0) {
-		return found;
+		return findings;
 	}
 	return failed.map(
 		(recipient): Finding =>
-			found.find(finding => finding.recipient !== null && sameAddress(finding.recipient, recipient)) ??
-			found.find(
-				({originalRecipient}) => originalRecipient !== undefined && sameAddress(originalRecipient, recipient),
+			findings.find(finding => finding.recipient !== null && isSameAddress(finding.recipient, recipient)) ??
+			findings.find(
+				({originalRecipient}) => originalRecipient !== undefined && isSameAddress(originalRecipient, recipient),
 			) ?? {
 				recipient,
 				text: said,

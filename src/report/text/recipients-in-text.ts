@@ -1,6 +1,6 @@
 import type {Classify, Evidence} from '../../mail/bounce.ts';
 import type {ReportAction} from '../../mail/report.ts';
-import {findAddresses, sameAddress} from '../addresses-in-text.ts';
+import {findAddresses, isSameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
 import {type Detector, type Finding, maxFindings, readListed} from './listed.ts';
 import {
@@ -149,12 +149,12 @@ const notTheirs =
  */
 const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
-	if (said.trim() === '' || !isDaemons(bounce) || !(givesBack(bounce) || tellsOfFailure(said))) {
+	if (said.trim() === '' || !isDaemons(bounce) || !(hasReturnedMessage(bounce) || describesFailure(said))) {
 		return [];
 	}
 	const listed = readListed(said, {except: senders});
-	const theirs = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
-	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
+	const candidates = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
+	return candidates.length > 0 ? candidates : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
 
 const maxLetterLength = 500;
@@ -193,20 +193,20 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 /** Requires at least two signs of a daemon. */
 function isDaemons(bounce: BounceText): boolean {
 	const {daemon, from, subject, anonymous: nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
-	const replied = reply.test(bounce.said);
+	const isReply = reply.test(bounce.said);
 	return (
 		nobody ||
 		(daemon && (subject || trace || returned || alone.test(bounce.field('from')))) ||
-		(from && (subject || returned || (nullPath && replied))) ||
-		(subject && (returned || (trace && replied) || (nullPath && !replies)))
+		(from && (subject || returned || (nullPath && isReply))) ||
+		(subject && (returned || (trace && isReply) || (nullPath && !replies)))
 	);
 }
 
-function tellsOfFailure(said: string): boolean {
+function describesFailure(said: string): boolean {
 	return failing.test(said.replace(/\s+/g, ' '));
 }
 
-function givesBack(bounce: BounceText): boolean {
+function hasReturnedMessage(bounce: BounceText): boolean {
 	const {from, subject, returned} = daemonSigns(bounce);
 	return from && subject && returned;
 }
@@ -216,7 +216,7 @@ function readSentence({said, senders}: BounceText): Finding[] {
 	const candidates = findAddresses(said).filter(
 		({address, start}) =>
 			!bystander.test(address) &&
-			!senders.some(sender => sameAddress(sender, address)) &&
+			!senders.some(sender => isSameAddress(sender, address)) &&
 			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
 	);
 	return [{recipient: candidates[0]?.address ?? null, text: said}];
@@ -276,8 +276,8 @@ const notice =
 
 /** Returns the signs of a daemon, and those of a person or a list. */
 export function daemonSigns({field, returned}: BounceText) {
-	const nullPath = noPath.test(field('return-path'));
-	const answers = answering.test(field('subject'));
+	const hasNullPath = noPath.test(field('return-path'));
+	const isAnswer = answering.test(field('subject'));
 	const isOffice = office.test(field('from')) && subject.test(field('subject'));
 	return {
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
@@ -287,21 +287,21 @@ export function daemonSigns({field, returned}: BounceText) {
 		machine: machineName.test(field('from')),
 		subject: subject.test(field('subject')),
 		/** The return path is empty, as RFC 5321 §4.5.5 requires. */
-		nullPath,
+		nullPath: hasNullPath,
 		/** The message declares itself a reply. */
 		replies: /^auto-replied/i.test(field('auto-submitted')),
 		/** Both the return path and the author are empty. */
-		anonymous: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
+		anonymous: hasNullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
 		/** Any sign that a machine wrote it. */
 		trace:
-			nullPath ||
+			hasNullPath ||
 			/^auto-/i.test(field('auto-submitted')) ||
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
 		/** It returns a message. */
 		returned: /\S/.test(returned),
 		// Lists forward what arrives at their own address.
-		other: answers || (!isOffice && spread.some(name => field(name) !== '')),
+		other: isAnswer || (!isOffice && spread.some(name => field(name) !== '')),
 	};
 }
 

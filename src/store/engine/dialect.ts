@@ -10,7 +10,7 @@ export type Dialect = {
 	/** Whether several nodes may use the store at once. */
 	readonly isShared: boolean;
 	/** Whether `with` may contain an update, so that one statement claims and reads. */
-	readonly updatesWithin: boolean;
+	readonly canUpdateInWith: boolean;
 	/** The end of a select that claims rows: it skips rows that another node is claiming. SQLite has one writer. */
 	readonly skipLocked: string;
 	/** Whether the error says that the store cannot be written now, so that it is pointless to try item by item. */
@@ -49,7 +49,7 @@ export function isCorrupt(error: unknown): boolean {
 export const sqliteDialect: Dialect = {
 	name: 'sqlite',
 	isShared: false,
-	updatesWithin: false,
+	canUpdateInWith: false,
 	skipLocked: '',
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
 	isLost: () => false,
@@ -65,13 +65,13 @@ const ended = /connection (terminated|ended|error)/i;
 
 // The server's messages are localized, so an error without a code of its own is recognized by the name of the
 // PostgreSQL function that raised it.
-const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
+const isRaisedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
 
 /**
  * Whether a newer node changed the table since the statement was prepared ("cached plan must not change result type").
  */
 export function isStalePlan(error: unknown): boolean {
-	return refusedBy(error, 'RevalidateCachedQuery');
+	return isRaisedBy(error, 'RevalidateCachedQuery');
 }
 
 /** Whether the server or the session is read-only, so that nothing was written. */
@@ -92,13 +92,13 @@ export function isConnectionLost(error: unknown): boolean {
 
 /** Whether a replica rejected `begin read write` ("cannot set transaction read-write mode during recovery"). */
 function isReplica(error: unknown): boolean {
-	return refusedBy(error, 'call_bool_check_hook');
+	return isRaisedBy(error, 'call_bool_check_hook');
 }
 
 export const postgresDialect: Dialect = {
 	name: 'postgres',
 	isShared: true,
-	updatesWithin: true,
+	canUpdateInWith: true,
 	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
@@ -151,8 +151,8 @@ const schemaLock = 0x6d61696c;
 
 /** Returns the rows of a statement, which each driver returns in its own way. */
 export async function queryRows<Row>(database: Knex, sql: string, bindings: readonly unknown[] = []): Promise<Row[]> {
-	const answer = await database.raw(sql, bindings as Knex.RawBinding[]);
-	return Array.isArray(answer) ? answer : answer.rows;
+	const result = await database.raw(sql, bindings as Knex.RawBinding[]);
+	return Array.isArray(result) ? result : result.rows;
 }
 
 /**
@@ -294,10 +294,10 @@ const keptFree = 0.1;
  */
 export async function giveBackPages(
 	trx: Knex.Transaction,
-	most: number,
-): Promise<{readonly given: boolean; readonly more: boolean}> {
+	max: number,
+): Promise<{readonly hasReleased: boolean; readonly hasMore: boolean}> {
 	if (trx.client.driverName === 'pg') {
-		return {given: false, more: false};
+		return {hasReleased: false, hasMore: false};
 	}
 	const countOf = async (pragma: string): Promise<number> =>
 		Object.values((await trx.raw(`pragma ${pragma}`))[0])[0] as number;
@@ -305,12 +305,12 @@ export async function giveBackPages(
 	// Released pages make the file smaller, and so the share that must stay free.
 	const surplus = Math.floor((free - pages * keptFree) / (1 - keptFree));
 	if (surplus <= 0) {
-		return {given: false, more: false};
+		return {hasReleased: false, hasMore: false};
 	}
-	await trx.raw(`pragma incremental_vacuum(${Math.min(surplus, most)})`);
+	await trx.raw(`pragma incremental_vacuum(${Math.min(surplus, max)})`);
 	// A file that was created without `auto_vacuum` does not change.
-	const given = (await countOf('freelist_count')) < free;
-	return {given, more: given && surplus > most};
+	const hasReleased = (await countOf('freelist_count')) < free;
+	return {hasReleased, hasMore: hasReleased && surplus > max};
 }
 
 /** Returns PostgreSQL's time, which is the same for all daemons however their clocks are set. */
@@ -334,15 +334,15 @@ export async function askTogether<Asks extends ReadonlyArray<() => Promise<unkno
 	trx: Knex,
 	...asks: Asks
 ): Promise<{-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>}> {
-	const answers: unknown[] = [];
+	const results: unknown[] = [];
 	if (trx.client.driverName === 'pg') {
-		answers.push(...(await Promise.all(asks.map(ask => ask()))));
+		results.push(...(await Promise.all(asks.map(ask => ask()))));
 	} else {
 		for (const ask of asks) {
-			answers.push(await ask());
+			results.push(await ask());
 		}
 	}
-	return answers as {-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>};
+	return results as {-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>};
 }
 
 type Value = string | number | Uint8Array | null;
@@ -423,16 +423,16 @@ export function isWithin(
 ): Knex.Raw {
 	if (database.client.driverName === 'sqlite3') {
 		// `~` sorts after all characters of ids.
-		const ends = [value, from ?? '', column, id, value, below ?? '~'];
-		return database.raw('(??, ??) >= (?, ?) and (??, ??) < (?, ?)', [column, id, ...ends]);
+		const bounds = [value, from ?? '', column, id, value, below ?? '~'];
+		return database.raw('(??, ??) >= (?, ?) and (??, ??) < (?, ?)', [column, id, ...bounds]);
 	}
 	const conditions: Array<readonly [sql: string, end: string | null]> = [
 		['?? >= ?', from],
 		['?? < ?', below],
 	];
-	const given = conditions.flatMap(([sql, end]) => (end === null ? [] : [database.raw(sql, [id, end])]));
+	const idConditions = conditions.flatMap(([sql, end]) => (end === null ? [] : [database.raw(sql, [id, end])]));
 	const same = database.raw('?? like ?', [column, value.replaceAll(/[\\%_]/g, '\\$&')]);
-	return database.raw([same, ...given].map(() => '?').join(' and '), [same, ...given]);
+	return database.raw([same, ...idConditions].map(() => '?').join(' and '), [same, ...idConditions]);
 }
 
 /** Returns the size of the store in octets: of its file without the write-ahead log, or of the database. */

@@ -64,7 +64,7 @@ export async function copyLive({database, writer, file, throwIfCanceled, monoton
 			throwIfCanceled();
 			const began = monotonic();
 			isComplete = await onConnection(async () => await step(backup));
-			const took = monotonic() - began;
+			const elapsed = monotonic() - began;
 			const now = backup.pageCount - backup.remaining;
 			if (now < copied && ++starts > maxStarts) {
 				throw new CopyDisturbedError('other processes keep writing to the store');
@@ -75,7 +75,7 @@ export async function copyLive({database, writer, file, throwIfCanceled, monoton
 				await target.datasync();
 				unsynced = 0;
 			}
-			await new Promise(resolve => setTimeout(resolve, Math.min(took, maxRestMs)));
+			await new Promise(resolve => setTimeout(resolve, Math.min(elapsed, maxRestMs)));
 		}
 	}
 

@@ -116,12 +116,12 @@ export async function selectOfPairs<Row>(
 	pairs: readonly Pair[],
 	query: (source: string) => string,
 ): Promise<Row[]> {
-	const found: Row[] = [];
+	const rows: Row[] = [];
 	for (let start = 0; start < pairs.length; start += maxPairs) {
 		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + maxPairs), 2);
-		found.push(...(await queryRows<Row>(trx, query(sql), bindings)));
+		rows.push(...(await queryRows<Row>(trx, query(sql), bindings)));
 	}
-	return found;
+	return rows;
 }
 
 /** More time than passes between the ids of a message and of its recipients, which one transaction creates. */

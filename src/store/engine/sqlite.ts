@@ -20,7 +20,7 @@ export type WriteAheadLog = {
 	 * Moves its content into the database file and empties it. Returns `false` if a reader needs it, or it is held.
 	 * Writers wait only briefly.
 	 */
-	readonly empty: () => Promise<boolean>;
+	readonly checkpoint: () => Promise<boolean>;
 	/**
 	 * Holds or releases the log. While it is held, only the writer's connection may empty it; otherwise a copy of the
 	 * store would start again.
@@ -39,10 +39,10 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 	return {
 		file: `${file}-wal`,
 		bytes: () => walBytes(file),
-		hold(held) {
-			isHeld = held;
+		hold(shouldHold) {
+			isHeld = shouldHold;
 		},
-		async empty() {
+		async checkpoint() {
 			// A new connection would move the log of a displaced file into another file.
 			if (isHeld || findDisplaced(files).length > 0) {
 				return false;
@@ -65,7 +65,7 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
  * Moves the whole log into the database file over a connection that has both open, wherever their paths lead now.
  * Returns `false` if a reader was in the way.
  */
-export async function takeInLog(connection: Knex): Promise<boolean> {
+export async function checkpointLog(connection: Knex): Promise<boolean> {
 	const [{busy, log, checkpointed}] = await connection.raw('pragma wal_checkpoint(full)');
 	return busy === 0 && checkpointed === log;
 }

@@ -8,7 +8,7 @@ import type {AnyWrite, Writer} from './writer.ts';
 /** A writer in another thread, which knows some writes by their names. */
 type OtherWriter = {
 	/** Whether a write submitted now goes to that writer. */
-	readonly makes: (write: AnyWrite) => boolean;
+	readonly handles: (write: AnyWrite) => boolean;
 	readonly submit: (name: string, item: unknown) => Promise<unknown>;
 };
 
@@ -67,7 +67,7 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 	return {
 		isOrdered: true,
 		submit: <Item, Result>(write: AnyWrite, item: Item) =>
-			other.makes(write)
+			other.handles(write)
 				? add('other', () => other.submit(write.name, item) as Promise<Result>)
 				: add('own', () => own.submit<Item, Result>(write, item)),
 		transaction: work => add('own', () => own.transaction(work)),
@@ -126,7 +126,7 @@ export class WriterThread<Live, News> {
 	readonly #caller = new ThreadCaller<WriterMethods<Live>, WriterEvent<News>>({
 		send: calls => this.#worker?.postMessage(calls),
 		event: event => this.#receive(event),
-		tries: 0,
+		maxAttempts: 0,
 	});
 	/** Becomes 1 when the thread has no work in progress any more. */
 	readonly #ended = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
@@ -139,7 +139,7 @@ export class WriterThread<Live, News> {
 	constructor(options: WriterThreadOptions<News>) {
 		this.#options = options;
 		this.writer = takeTurns(options.own, {
-			makes: ({name}) => !this.#isHeld && this.#known.has(name),
+			handles: ({name}) => !this.#isHeld && this.#known.has(name),
 			submit: async (name, item) => {
 				if (this.#death !== null) {
 					throw this.#death;

@@ -124,19 +124,19 @@ export function createWriter(connection: Knex, dialect: Dialect, files: readonly
 }
 
 /** Combines two writers into one that write at the same time, each on its own connection. */
-export function writeBeside(most: Writer, beside: Writer): Writer {
+export function writeBeside(main: Writer, secondary: Writer): Writer {
 	return {
 		isOrdered: false,
-		submit: (write, item) => (write.isBeside ? beside : most).submit(write, item),
-		transaction: most.transaction,
-		between: most.between,
+		submit: (write, item) => (write.isBeside ? secondary : main).submit(write, item),
+		transaction: main.transaction,
+		between: main.between,
 		onCommit(listener) {
-			most.onCommit?.(listener);
-			beside.onCommit?.(listener);
+			main.onCommit?.(listener);
+			secondary.onCommit?.(listener);
 		},
 		async idle() {
-			await beside.idle();
-			await most.idle();
+			await secondary.idle();
+			await main.idle();
 		},
 	};
 }
@@ -222,15 +222,15 @@ async function failBatch(database: Database, batch: readonly Entry[], error: unk
 		}
 		return isHopeless ? {error} : null;
 	}
-	let fault: StoreFault | null = null;
+	let problem: StoreFault | null = null;
 	for (const entry of batch) {
-		if (fault) {
-			entry.reject(fault.error);
+		if (problem) {
+			entry.reject(problem.error);
 		} else {
-			fault = await runBatch(database, [entry]);
+			problem = await runBatch(database, [entry]);
 		}
 	}
-	return fault;
+	return problem;
 }
 
 async function applyBatch(trx: Knex.Transaction, batch: readonly Entry[]): Promise<Map<Entry, unknown>> {

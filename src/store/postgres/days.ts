@@ -78,11 +78,11 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 	const bounds = tables.map(([table, key, prefix]) => ({
 		...{table, key, from: idFloor(prefix, start), to: idFloor(prefix, start + dayMs)},
 	}));
-	const taken = bounds.map(
+	const occupied = bounds.map(
 		({table, key, from, to}) => `exists (select from ${table}_other
 		where ${key} >= '${from}' and ${key} < '${to}')`,
 	);
-	const {rows} = await trx.raw(`select ${taken.join(' or ')} as taken`);
+	const {rows} = await trx.raw(`select ${occupied.join(' or ')} as taken`);
 	// Rows do not move. If a day already has rows in `<table>_other`, all its rows stay there.
 	if (rows[0].taken || (await hasPart(trx, 'messages', name))) {
 		return;
@@ -130,7 +130,7 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
  * recipients created after midnight of messages accepted before. At most `limit` rows of each; returns `false` if
  * nothing is left.
  */
-export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
+export async function purgeRelated(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
 	const ofDay = (table: string) =>
 		trx(table).where('message_id', '>=', idFloor('msg', from)).where('message_id', '<', idFloor('msg', to));
 	const reports: string[] = await ofDay('reports').limit(limit).pluck('id');

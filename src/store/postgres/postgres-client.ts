@@ -51,9 +51,9 @@ export async function sendOn<Sent extends Statement>(
 	statement: Sent,
 	send: (statement: Sent) => Promise<unknown>,
 ): Promise<unknown> {
-	const begins = statement.sql === 'BEGIN;';
-	const goesOn = begins || statement.options?.unanswered === true;
-	if (begins) {
+	const isBegin = statement.sql === 'BEGIN;';
+	const isPipelined = isBegin || statement.options?.unanswered === true;
+	if (isBegin) {
 		running.set(connection, {sent: [], statements: 0, failure: null});
 		statement.sql = 'begin read write';
 	}
@@ -62,11 +62,11 @@ export async function sendOn<Sent extends Statement>(
 		return await send(statement);
 	}
 	const place = transaction.statements++;
-	const answer = send(statement);
-	const settled = answer.then(
+	const response = send(statement);
+	const settled = response.then(
 		() => undefined,
 		(error: Error) => {
-			if (goesOn) {
+			if (isPipelined) {
 				// knex would only name the statement during which the failure is noticed.
 				error.message = `${statement.sql} - ${error.message}`;
 			}
@@ -75,7 +75,7 @@ export async function sendOn<Sent extends Statement>(
 			}
 		},
 	);
-	if (goesOn) {
+	if (isPipelined) {
 		transaction.sent.push(settled);
 		return Object.assign(statement, {response: {rows: []}});
 	}
@@ -90,7 +90,7 @@ export async function sendOn<Sent extends Statement>(
 	if (commits && Object(statement.response).command === 'ROLLBACK') {
 		throw new Error('PostgreSQL rolled back the transaction because of an earlier failure.');
 	}
-	return await answer;
+	return await response;
 }
 
 const escapes = new Map([
@@ -170,18 +170,18 @@ class OpenConnections {
 	readonly open = new Set<PostgresConnection>();
 	readonly #statementMs: number | null;
 	readonly #waits = new WeakMap<PostgresConnection, {open: number; readonly timer: NodeJS.Timeout}>();
-	#silent = false;
+	#isSilent = false;
 
 	constructor(statementMs: number | null) {
 		this.#statementMs = statementMs;
 	}
 
 	get isSilent(): boolean {
-		return this.#silent;
+		return this.#isSilent;
 	}
 
 	setSilent(is: boolean): void {
-		this.#silent = is;
+		this.#isSilent = is;
 		if (is) {
 			for (const connection of this.open) {
 				cut(connection, silence);
@@ -190,17 +190,17 @@ class OpenConnections {
 	}
 
 	/** Limits the wait for each response, counted from the previous one: several statements may be in progress. */
-	async limit<Result>(connection: PostgresConnection, answer: Promise<Result>): Promise<Result> {
+	async limit<Result>(connection: PostgresConnection, response: Promise<Result>): Promise<Result> {
 		const ms = this.#statementMs;
 		if (ms === null) {
-			return await answer;
+			return await response;
 		}
 		const late = `no response within ${ms / 1000} s`;
 		const wait = this.#waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), ms)};
 		this.#waits.set(connection, wait);
 		wait.open++;
 		try {
-			return await answer;
+			return await response;
 		} finally {
 			wait.open--;
 			if (wait.open === 0) {
@@ -215,15 +215,15 @@ class OpenConnections {
 
 /** Names recurring statements, so that each connection caches their parsed and planned form. */
 class PreparedStatements {
-	readonly #seen = new LRUCache<string, number>({max: maxNamed});
+	readonly #uses = new LRUCache<string, number>({max: maxNamed});
 	readonly #names = new Map<string, string>();
 
 	name(query: Query): Query {
 		const {sql, bindings} = query;
 		let name = this.#names.get(sql);
 		if (name === undefined && bindings && bindings.length > 0 && this.#names.size < maxNamed) {
-			const times = (this.#seen.get(sql) ?? 0) + 1;
-			this.#seen.set(sql, times);
+			const times = (this.#uses.get(sql) ?? 0) + 1;
+			this.#uses.set(sql, times);
 			if (times >= 3) {
 				name = `mailctl_${this.#names.size}`;
 				this.#names.set(sql, name);
@@ -294,7 +294,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		 * Called when the server stops or resumes responding. While it is silent, pending statements fail and new
 		 * connections are refused. Existing connections are not used again, because their server may be gone.
 		 */
-		setSilent: (silent: boolean): void => connections.setSilent(silent),
+		setSilent: (isSilent: boolean): void => connections.setSilent(isSilent),
 	};
 }
 

@@ -10,7 +10,7 @@ export type PulseOptions = {
 	/** The limit for the first connection and its first response, in milliseconds. */
 	readonly connectMs: number;
 	/** Called when the server stops or resumes responding. */
-	readonly onSilent: (silent: boolean) => void;
+	readonly onSilent: (isSilent: boolean) => void;
 };
 
 const pulseMs = 1000;
@@ -35,8 +35,8 @@ export class Pulse {
 	#held: {readonly name: string; by: pg.Client | null} | null = null;
 	#onNotice: ((notice: string | null) => void) | null = null;
 	#listening: pg.Client | null = null;
-	#silent = false;
-	#stopped = false;
+	#isSilent = false;
+	#isStopped = false;
 	#skew: number | null = null;
 	#timer: NodeJS.Timeout | undefined;
 
@@ -75,7 +75,7 @@ export class Pulse {
 	}
 
 	stop(): void {
-		this.#stopped = true;
+		this.#isStopped = true;
 		clearTimeout(this.#timer);
 		if (this.#client) {
 			this.#leave(this.#client);
@@ -100,34 +100,34 @@ export class Pulse {
 		return fresh;
 	}
 
-	#leave(gone: pg.Client): void {
-		if (this.#client === gone) {
+	#leave(client: pg.Client): void {
+		if (this.#client === client) {
 			this.#client = null;
 		}
-		gone.connection.stream.destroy();
+		client.connection.stream.destroy();
 	}
 
 	/** `limit` applies to connecting and to the response. */
 	async #measure(limit: number): Promise<void> {
-		const asked = await this.#connected(limit);
+		const client = await this.#connected(limit);
 		const began = performance.now();
-		const {rows} = await inTime(asked, asked.query<{now: string}>(timeQuery), limit);
+		const {rows} = await inTime(client, client.query<{now: string}>(timeQuery), limit);
 		// Assumes that the server read its clock halfway through our wait.
-		const doubt = (performance.now() - began) / 2;
-		const now = Number(rows[0]?.now) + doubt;
+		const uncertainty = (performance.now() - began) / 2;
+		const now = Number(rows[0]?.now) + uncertainty;
 		const {clock} = this.#options;
-		if (this.#skew === null || Math.abs(now - clock.now()) > doubt + toleratedMs) {
+		if (this.#skew === null || Math.abs(now - clock.now()) > uncertainty + toleratedMs) {
 			clock.set(now);
 		}
 		this.#skew = Date.now() - now;
-		await this.#lock(asked);
-		await this.#hear(asked);
+		await this.#lock(client);
+		await this.#hear(client);
 	}
 
-	async #hear(asked: pg.Client): Promise<void> {
-		if (this.#onNotice !== null && this.#listening !== asked) {
-			await inTime(asked, asked.query(`listen ${channel}`), answerMs);
-			this.#listening = asked;
+	async #hear(client: pg.Client): Promise<void> {
+		if (this.#onNotice !== null && this.#listening !== client) {
+			await inTime(client, client.query(`listen ${channel}`), answerMs);
+			this.#listening = client;
 			this.#onNotice(null);
 		}
 	}
@@ -136,11 +136,15 @@ export class Pulse {
 	 * Takes the lock of `hold`. The server may still consider a former connection alive, which then holds the lock, so
 	 * this is retried at the next beat.
 	 */
-	async #lock(asked: pg.Client): Promise<void> {
+	async #lock(client: pg.Client): Promise<void> {
 		const held = this.#held;
-		if (held !== null && held.by !== asked) {
-			const {rows} = await inTime(asked, asked.query<{got: boolean}>(tryLock, [nodeLocks, held.name]), answerMs);
-			held.by = rows[0]?.got ? asked : null;
+		if (held !== null && held.by !== client) {
+			const {rows} = await inTime(
+				client,
+				client.query<{got: boolean}>(tryLock, [nodeLocks, held.name]),
+				answerMs,
+			);
+			held.by = rows[0]?.got ? client : null;
 		}
 	}
 
@@ -160,14 +164,14 @@ export class Pulse {
 	}
 
 	#tell(is: boolean): void {
-		if (this.#silent !== is && !this.#stopped) {
-			this.#silent = is;
+		if (this.#isSilent !== is && !this.#isStopped) {
+			this.#isSilent = is;
 			this.#options.onSilent(is);
 		}
 	}
 
 	#next(ms: number): void {
-		if (!this.#stopped) {
+		if (!this.#isStopped) {
 			this.#timer = setTimeout(() => void this.#beat(), ms).unref();
 		}
 	}
@@ -191,28 +195,28 @@ async function refusePooling(first: pg.Client, second: pg.Client, limit: number)
 	second.on('error', () => undefined);
 	try {
 		await inTime(second, second.connect(), limit);
-		const seen = new Map<pg.Client, number>();
+		const pids = new Map<pg.Client, number>();
 		for (const client of [first, first, second, first, second, second]) {
 			const {rows} = await inTime(client, client.query<{pid: number}>(ownProcess), limit);
 			const pid = rows[0]?.pid ?? 0;
-			const others = [...seen].filter(([other]) => other !== client).map(([, taken]) => taken);
-			if (others.includes(pid) || (seen.get(client) ?? pid) !== pid) {
+			const others = [...pids].filter(([other]) => other !== client).map(([, taken]) => taken);
+			if (others.includes(pid) || (pids.get(client) ?? pid) !== pid) {
 				throw new TransactionPoolingError('transactions of one session run on different server connections');
 			}
-			seen.set(client, pid);
+			pids.set(client, pid);
 		}
 	} finally {
 		second.connection.stream.destroy();
 	}
 }
 
-async function inTime<Result>(asked: pg.Client, answer: Promise<Result>, limit: number): Promise<Result> {
-	const giveUp = () => asked.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not respond'));
+async function inTime<Result>(client: pg.Client, response: Promise<Result>, limit: number): Promise<Result> {
+	const giveUp = () => client.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not respond'));
 	let timer = setTimeout(() => {
 		timer = setTimeout(giveUp, graceMs);
 	}, limit);
 	try {
-		return await answer;
+		return await response;
 	} finally {
 		clearTimeout(timer);
 	}

@@ -133,12 +133,14 @@ async function readClaimed(
 		return [];
 	}
 	const [condition, ids] = among(trx, 'r.id', [...left.keys()]);
-	const found: Claimed[] = [];
+	const recipients: Claimed[] = [];
 	for (const row of await recipientsWithMail.read(trx, `where ${condition} and ${near}`, [...ids, ...about])) {
-		found.push(toClaimed(row, left.get(row.id) as NewClaim, now));
+		recipients.push(toClaimed(row, left.get(row.id) as NewClaim, now));
 		left.delete(row.id);
 	}
-	return near === always ? found : [...found, ...(await readClaimed(trx, [...left.values()], now, [always, []]))];
+	return near === always
+		? recipients
+		: [...recipients, ...(await readClaimed(trx, [...left.values()], now, [always, []]))];
 }
 
 const always = '1 = 1';
@@ -190,7 +192,7 @@ type Times = {readonly at: number; readonly until: string};
 type Claimable = {
 	readonly recipients: string;
 	readonly bindings: readonly Knex.RawBinding[];
-	readonly most: number;
+	readonly max: number;
 };
 
 /**
@@ -235,8 +237,8 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		name: 'claim',
 		rank: 2,
 		async apply(trx, claims) {
-			const usual = claims.filter(({warmUp}) => warmUp === null);
-			const claimed = await claim(trx, usual);
+			const withoutWarmUp = claims.filter(({warmUp}) => warmUp === null);
+			const claimed = await claim(trx, withoutWarmUp);
 			for (const one of claims) {
 				if (one.warmUp !== null) {
 					claimed.set(one, await claimWarm(trx, one, one.warmUp));
@@ -272,8 +274,8 @@ async function claimDue(
 		...[destination, workspaceId, levelOf(priority), now],
 		...[workspaceId, limit],
 	]);
-	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
-	return await claimThose(trx, options, {recipients: queues.join(' union all '), bindings, most}, times);
+	const max = claims.reduce((sum, {limit}) => sum + limit, 0);
+	return await claimThose(trx, options, {recipients: queues.join(' union all '), bindings, max}, times);
 }
 
 /**
@@ -283,7 +285,7 @@ async function claimDue(
 async function claimThose(
 	trx: Knex.Transaction,
 	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
-	{recipients, bindings, most}: Claimable,
+	{recipients, bindings, max}: Claimable,
 	{at, until}: Times,
 ): Promise<Claimed[]> {
 	// `do nothing`: another node may have claimed a recipient just before it was locked here. A recipient without
@@ -293,11 +295,11 @@ async function claimThose(
 		from (${recipients}) as d where true
 		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
 	const events: string[] = [];
-	while (events.length < most) {
+	while (events.length < max) {
 		events.push(newId('evt'));
 	}
 	const values = [boot, until, JSON.stringify(events), ...bindings];
-	if (dialect.updatesWithin) {
+	if (dialect.canUpdateInWith) {
 		return await claimRecent(trx, claiming, values, at);
 	}
 	const claimed: NewClaim[] = await trx.raw(claiming, values);
@@ -392,7 +394,7 @@ export async function readAged(
 		/** `null` if its workspace has no lifetime of its own. */
 		readonly queue_lifetime_s: number | null;
 		/** Whether neither an operator nor a pause holds it. */
-		readonly goes: boolean;
+		readonly isDeliverable: boolean;
 	}>
 > {
 	const rows: Array<
@@ -411,7 +413,7 @@ export async function readAged(
 	return rows.map(({held_at: held, send_at: sendAt, paused_at: paused, ...row}) => ({
 		...row,
 		acceptedAt: sendAt === null ? idTime(row.id) : Date.parse(sendAt),
-		goes: held === null && paused === null,
+		isDeliverable: held === null && paused === null,
 	}));
 }
 
@@ -439,7 +441,7 @@ export async function claimAged(
 	const queue = {
 		recipients: claimable(options.dialect, `${condition} and ${going}`),
 		bindings: [...bindings, storeTime(at)],
-		most: ids.length,
+		max: ids.length,
 	};
 	return await claimThose(trx, options, queue, {at, until: storeTime(at + lastsMs)});
 }

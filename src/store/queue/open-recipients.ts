@@ -343,15 +343,15 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
  */
 export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
 	const near = nearIds(trx, 'id', 'rcp', [messageId]);
-	const copies = () =>
+	const recipients = () =>
 		trx('recipients')
 			.where({message_id: messageId})
 			.whereRaw(...near)
 			.whereNot({state: 'suppressed'});
-	const ids: string[] = await copies().pluck('id');
+	const ids: string[] = await recipients().pluck('id');
 	const untried = await lockUntried(trx, {ids, silentSince: null});
 	const isBegun =
-		(await copies().whereRaw(`(state not in ('accepted', 'queued') or attempts > 0)`).first('id')) ??
+		(await recipients().whereRaw(`(state not in ('accepted', 'queued') or attempts > 0)`).first('id')) ??
 		// An attempt was in progress when a daemon died.
 		(await trx('attempts').whereIn('recipient_id', ids).first('n'));
 	return ids.length > 0 && untried.length === ids.length && isBegun === undefined ? ids : null;
@@ -400,8 +400,8 @@ async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Omit<Step,
 	}
 	const open = await lockOpen(trx, ids);
 	const claimed: string[] = await claims().pluck('recipient_id');
-	const tried = new Set(claimed.filter(id => !dead.includes(id)));
-	return open.filter(id => !tried.has(id));
+	const inProgress = new Set(claimed.filter(id => !dead.includes(id)));
+	return open.filter(id => !inProgress.has(id));
 }
 
 async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {
@@ -439,9 +439,9 @@ export async function readSuspension(reader: Knex, destination: string): Promise
 
 /** Returns the deleted suspension, if there was one. */
 export async function deleteSuspension(trx: Knex.Transaction, destination: string): Promise<Suspension | undefined> {
-	const found = await readSuspension(trx, destination);
+	const suspension = await readSuspension(trx, destination);
 	await trx('suspensions').where({destination}).delete();
-	return found;
+	return suspension;
 }
 
 /** Returns the names of the suspended destinations. */

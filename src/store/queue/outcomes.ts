@@ -37,9 +37,13 @@ const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${l
  * have claimed it again after that node's attempt. A recipient that a report ended during the attempt has left the
  * queue already, and its `queued` event is stored.
  */
-export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
+export async function endClaims(
+	trx: Knex.Transaction,
+	boot: string,
+	outcomes: readonly EndedTry[],
+): Promise<EndedTry[]> {
 	const held = new Map<string, string | null>();
-	for (const [attempts, some] of groupBy(tries, ({attemptsBefore}) => attemptsBefore)) {
+	for (const [attempts, some] of groupBy(outcomes, ({attemptsBefore}) => attemptsBefore)) {
 		const [condition, ids] = among(
 			trx,
 			'recipient_id',
@@ -54,7 +58,7 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 			held.set(id, queued);
 		}
 	}
-	const ended = tries
+	const ended = outcomes
 		.filter(({recipientId}) => held.has(recipientId))
 		.map(one => (one.queued === held.get(one.recipientId) ? one : {...one, queued: null}));
 	await dequeue(
@@ -142,12 +146,12 @@ const attemptColumns = 'recipient_id n position at host ip tls phase code enhanc
  * Inserts every conversation of attempts, for `message show`. An attempt that is already stored stays as it is: another
  * node may have claimed the recipient in the meantime, and an outcome must never fail because of that.
  */
-export async function insertAttempts(trx: Knex.Transaction, tries: readonly TriedOnce[]): Promise<void> {
+export async function insertAttempts(trx: Knex.Transaction, attempts: readonly TriedOnce[]): Promise<void> {
 	// Counted attempts have distinct numbers, so their rows can be inserted with COPY. If they exist after all, the
 	// writer retries each item alone.
-	const areNew = tries.length > 1 && tries.every(({isCounted}) => isCounted);
+	const areNew = attempts.length > 1 && attempts.every(({isCounted}) => isCounted);
 	const conflict = areNew ? '' : 'on conflict (recipient_id, n, position) do nothing';
-	await insertRows(trx, 'attempts', attemptColumns, tries.flatMap(attemptRows), conflict);
+	await insertRows(trx, 'attempts', attemptColumns, attempts.flatMap(attemptRows), conflict);
 }
 
 function attemptRows({recipientId, n, isRelayed, attempts}: TriedOnce): Row[] {

@@ -6,7 +6,7 @@ import type {BounceCategory} from '../../mail/outcome.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {packedRows} from '../engine/dialect.ts';
 import {nearIds} from '../engine/rows.ts';
-import {shown, stateColumns, stateOf} from '../timeline.ts';
+import {stateColumns, stateOf, withCurrentState} from '../timeline.ts';
 import {isNewestOfQueue, ofQueue, selectFirsts} from './open-recipients.ts';
 
 /** Selects recipients of the queue. Absent properties do not restrict the selection. */
@@ -83,14 +83,14 @@ export async function listQueue(
 		if (destinations !== undefined) {
 			first.whereIn('q.destination', destinations);
 		}
-		const found: typeof rows = await reader
+		const matches: typeof rows = await reader
 			.from(first.select('q.*').as('f'))
 			.join('recipients as r', 'r.id', 'f.recipient_id')
 			.leftJoin('claims as c', 'c.recipient_id', 'f.recipient_id')
 			.select('r.id', 'r.workspace_id', 'r.message_id', 'r.address', 'r.destination', 'r.attempts')
 			.select(reader.raw(`${stateOf('r')} as state`))
 			.select('f.next_attempt_at', 'c.claimed_by', 'f.held_at', 'r.last_reply');
-		rows.push(...found);
+		rows.push(...matches);
 	}
 	return rows
 		.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1))
@@ -115,8 +115,8 @@ export async function findNamed(
 	reader: Knex,
 	ids: readonly string[],
 	workspaceId: string | undefined,
-): Promise<Array<Pick<Recipient, 'id' | 'message_id'> & {readonly waits: boolean}>> {
-	const found: Awaited<ReturnType<typeof findNamed>> = [];
+): Promise<Array<Pick<Recipient, 'id' | 'message_id'> & {readonly isQueued: boolean}>> {
+	const matches: Awaited<ReturnType<typeof findNamed>> = [];
 	for (let from = 0; from < ids.length; from += idsAtOnce) {
 		const some = ids.slice(from, from + idsAtOnce);
 		for (const column of ['r.id', 'r.message_id']) {
@@ -129,10 +129,10 @@ export async function findNamed(
 			undefined
 				? query
 				: query.where('r.workspace_id', workspaceId));
-			found.push(...rows.map(({queued, ...row}) => ({...row, waits: queued !== null})));
+			matches.push(...rows.map(({queued, ...row}) => ({...row, isQueued: queued !== null})));
 		}
 	}
-	return found;
+	return matches;
 }
 
 /** What waits for one destination. The numbers count recipients. */
@@ -306,18 +306,18 @@ export type QueueSize = {
 const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
 
 /** Queries the recipients with an attempt in progress, as `q`. */
-const tried = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isTried);
+const queryInFlight = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isTried);
 
 /** Counts within the indexes, because this runs often and the queue may be long. Attempts in progress are few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
 	const columns = `count(*) as n, ${counted('q.priority > 0', 'high')}, ${counted('q.priority < 0', 'low')}`;
-	const due = [queuePart(reader, 'due'), tried(reader)].map(query =>
+	const due = [queuePart(reader, 'due'), queryInFlight(reader)].map(query =>
 		query.where('q.next_attempt_at', '<=', now).select(reader.raw(columns)).first<Due>(),
 	);
 	const counts = await Promise.all(
 		[
 			queuePart(reader, 'due').where('q.next_attempt_at', '>', now),
-			tried(reader).where('q.next_attempt_at', '>', now),
+			queryInFlight(reader).where('q.next_attempt_at', '>', now),
 			reader('claims'),
 			queuePart(reader, 'held'),
 		].map(query => query.count('* as n').first<Count>()),
@@ -429,7 +429,7 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 
 function toFacts({waits_for: code, wait_detail: detail, level, ...row}: FactsRow): RecipientFacts {
 	return {
-		...shown(row),
+		...withCurrentState(row),
 		priority: level === null ? null : priorityOf(level),
 		queue_reason: code === null || detail === null ? null : readWaitReason(code, detail),
 	};

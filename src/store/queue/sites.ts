@@ -138,7 +138,7 @@ export async function purgeSites(trx: Knex.Transaction, since: string, now: stri
 	const old = () =>
 		trx('sites')
 			.where('updated_at', '<', since)
-			.where(site => site.whereNull('suspended_until').orWhere('suspended_until', '<=', now));
+			.where(query => query.whereNull('suspended_until').orWhere('suspended_until', '<=', now));
 	// The condition is repeated, so that a row that another node updates in the meantime stays.
 	return await old().whereIn('site', old().orderBy('site').limit(limit).select('site')).delete();
 }

@@ -82,7 +82,7 @@ if (engines.includes('postgres')) {
 				};
 				const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
 				const verdict = decideNext(end, Date.now(), Math.random);
-				await store.writer.submit(record, {recipient, made: null, result, verdict, crashes: 0});
+				await store.writer.submit(record, {recipient, rendered: null, result, verdict, crashes: 0});
 			}),
 		);
 		t.is(trips(), 3, 'outcomes, all in one transaction');

@@ -151,7 +151,7 @@ storeTest(test, 'finds recipients in the queue by filters and ids', async (t, st
 
 	const names = [idOf('due'), messages[4] ?? '', newId('rcp')];
 	t.deepEqual(
-		(await findNamed(store.reader, names, undefined)).map(({id, waits}) => [id, waits]),
+		(await findNamed(store.reader, names, undefined)).map(({id, isQueued}) => [id, isQueued]),
 		[
 			[idOf('due'), true],
 			[idOf('over'), false],
