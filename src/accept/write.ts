@@ -256,7 +256,12 @@ function suppressedEvent(
 	newId: NewId,
 ): NewEvent {
 	return {
-		...{id: newId('evt'), messageId, recipientId, type: 'suppressed', occurredAt: now, recordedAt: now},
+		id: newId('evt'),
+		messageId,
+		recipientId,
+		type: 'suppressed',
+		occurredAt: now,
+		recordedAt: now,
 		detail: JSON.stringify({recipient: address, role, reason}),
 	};
 }

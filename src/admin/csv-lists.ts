@@ -6,19 +6,22 @@ import {csvLine} from './csv.ts';
 /** The columns of each export. They are field names in the JSON of a row. */
 export const csvColumns = {
 	messages: [
-		...[
-			'id',
-			'status',
-			'to',
-			'from',
-			'reply_to',
-			'cc',
-			'subject',
-			'template_id',
-			'template_name',
-			'template_version',
-		],
-		...['metadata', 'tags', 'mode', 'resent_from', 'created_at', 'updated_at'],
+		'id',
+		'status',
+		'to',
+		'from',
+		'reply_to',
+		'cc',
+		'subject',
+		'template_id',
+		'template_name',
+		'template_version',
+		'metadata',
+		'tags',
+		'mode',
+		'resent_from',
+		'created_at',
+		'updated_at',
 	],
 	events: ['id', 'message_id', 'mode', 'type', 'occurred_at', 'recorded_at', 'detail'],
 	timeline: ['id', 'type', 'occurred_at', 'recorded_at', 'detail'],
@@ -30,7 +33,7 @@ type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonl
 
 const rowsAtOnce = 100;
 
-/** Yields a list page by page, up to `most` rows. */
+/** Yields a list page by page, up to `max` rows. */
 export async function* readPages<Row>(
 	scan: Scan<Row>,
 	{

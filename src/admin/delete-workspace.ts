@@ -26,9 +26,9 @@ type Deleted =
 	| {readonly kind: 'waiting'; readonly recipients: number};
 
 /**
- * Deletes a workspace: it can no longer be found, and its name is available again. `createRemoval` then removes its data,
- * except for the audit trail. Accepted mail is never lost: a workspace with queued recipients is not deleted, and a
- * deleted one accepts no mail.
+ * Deletes a workspace: it can no longer be found, and its name is available again. `createRemoval` then removes its
+ * data, except for the audit trail. Accepted mail is never lost: a workspace with queued recipients is not deleted, and
+ * a deleted one accepts no mail.
  */
 export async function deleteWorkspace(
 	{store, tools}: {readonly store: Pick<Store, 'reader' | 'writer'>; readonly tools: ActTools},

@@ -133,11 +133,13 @@ export async function planChange(
 		: {
 				ok: true,
 				change: {
-					...{before, layouts: changed},
+					before,
+					layouts: changed,
 					templates: compiled.ready.slice(0, sources.length),
 					users: affected.map((user, index) => ({
 						...(compiled.ready[sources.length + index] as ReadyTemplate),
-						...{id: user.id, after: user.version},
+						id: user.id,
+						after: user.version,
 					})),
 				},
 			};

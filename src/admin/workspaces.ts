@@ -91,7 +91,7 @@ export async function checkTopic(
 	}
 }
 
-/** Throws `Refused` if the workspace would retain messages for more than `most` days. 0 means no limit. */
+/** Throws `Refused` if the workspace would retain messages for more than `max` days. 0 means no limit. */
 export function checkRetention({retention_days, content_days}: Partial<WorkspaceInput>, max: number): void {
 	if (max > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > max) {
 		throw new Refused('unprocessable_entity', {

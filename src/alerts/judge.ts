@@ -64,7 +64,9 @@ function judgePresent(condition: Condition, known: KnownCondition | null, now: n
 	}
 	const {workspaceId: workspace_id, ...rest} = condition;
 	const next: KnownCondition = {
-		...{...rest, workspace_id, began_at},
+		...rest,
+		workspace_id,
+		began_at,
 		seen_at: at,
 		announced_at: shouldAnnounce ? at : announced_at,
 		ended_at: null,

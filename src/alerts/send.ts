@@ -94,7 +94,10 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 	const {subject, lines} = composeWords(message, settings.hostname, alert.id);
 	const from = alert.sender ?? `mailctl@${settings.hostname}`;
 	const content: SendMailOptions = {
-		...{from: {name: 'mailctl', address: from}, to: alert.target, subject, text: lines.join('\n')},
+		from: {name: 'mailctl', address: from},
+		to: alert.target,
+		subject,
+		text: lines.join('\n'),
 		messageId: `<${message.id}@${settings.hostname}>`,
 		// Prevents vacation replies (RFC 3834 §5).
 		headers: {'Auto-Submitted': 'auto-generated'},
@@ -150,7 +153,10 @@ async function handOver(
 	const {createTransport} = await import('nodemailer');
 	const ca = extraCa(settings);
 	const transport = createTransport({
-		...{host, port, name: settings.hostname, secure: relay?.secure ?? false},
+		host,
+		port,
+		name: settings.hostname,
+		secure: relay?.secure ?? false,
 		...(relay?.user && relay.password && {auth: {user: relay.user, pass: relay.password}}),
 		requireTLS: relay !== null && (relay.tls === 'required' || relay.tls === 'unverified'),
 		ignoreTLS: plain || relay?.tls === 'none',
@@ -160,7 +166,9 @@ async function handOver(
 			rejectUnauthorized: relay?.tls === 'required',
 			...(ca && {ca: [...rootCertificates, ca]}),
 		},
-		...{connectionTimeout: 5000, greetingTimeout: 5000, socketTimeout: 10_000},
+		connectionTimeout: 5000,
+		greetingTimeout: 5000,
+		socketTimeout: 10_000,
 	});
 	try {
 		await transport.sendMail(content);

@@ -173,5 +173,10 @@ function concerns({workspace_id: own, kinds}: Alert, {kind, workspace_id: worksp
 }
 
 const toTold = ({kind, subject, workspace_id: workspaceId, detail, fix, began_at: since}: KnownCondition) => ({
-	...{kind, subject, workspaceId, detail, fix, since},
+	kind,
+	subject,
+	workspaceId,
+	detail,
+	fix,
+	since,
 });

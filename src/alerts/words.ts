@@ -60,9 +60,17 @@ const minuteOf = (time: string): string => `${time.slice(0, 16).replace('T', ' '
 /** Returns the body of a webhook. Its fields do not change, but more may be added. */
 export function toPost({id, event, at, conditions}: AlertMessage, host: string): object {
 	return {
-		...{id, type: `alert.${event}`, at, host},
+		id,
+		type: `alert.${event}`,
+		at,
+		host,
 		conditions: conditions.map(({kind, subject, workspaceId, detail, fix, since}) => ({
-			...{kind, subject, workspace: workspaceId, detail, fix, since},
+			kind,
+			subject,
+			workspace: workspaceId,
+			detail,
+			fix,
+			since,
 		})),
 	};
 }

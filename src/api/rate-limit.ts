@@ -60,8 +60,8 @@ export class KeyRateLimits implements RateLimits {
 	#sweepAt = 0;
 
 	/**
-	 * `defaultLimit` is the limit of keys without their own. Nodes that share a store take small parts of common windows
-	 * by `share`; `null` lets this process count alone.
+	 * `defaultLimit` is the limit of keys without their own. Nodes that share a store take small parts of common
+	 * windows by `share`; `null` lets this process count alone.
 	 */
 	constructor(clock: Pick<Clock, 'now'>, defaultLimit: () => RateLimit | null, share: SharePart | null) {
 		this.#clock = clock;

@@ -67,7 +67,9 @@ function extrasView(extras: Extras, time: typeof apiTime) {
 
 /** Returns an address at which a workspace receives mail. */
 export const inboundView = ({id, address, created_at: created}: InboundAddress, time: typeof apiTime = apiTime) => ({
-	...{id, address, created_at: time(created)},
+	id,
+	address,
+	created_at: time(created),
 });
 
 /** Returns a relay without its secrets. */
@@ -88,7 +90,13 @@ export function alertView(
 	time: typeof apiTime,
 ) {
 	return {
-		...{id, way, target, status, from: sender, on: kinds, error: row.error},
+		id,
+		way,
+		target,
+		status,
+		from: sender,
+		on: kinds,
+		error: row.error,
 		muted_until: timeBy(time)(muted),
 		last_sent_at: timeBy(time)(sent),
 		created_at: time(row.created_at),

@@ -97,7 +97,7 @@ export async function serve(bench: Bench, shop: Shop, settings: Settings): Promi
 	return await startDaemon(shop, bench.workload, {...settings, ...bench.settings}, bench.nodeOptions);
 }
 
-/** Waits until the sink has counted `wanted` messages, or none arrive anymore. Returns how many are missing. */
+/** Waits until the sink has counted `expected` messages, or none arrive anymore. Returns how many are missing. */
 export async function arrival({count}: Pick<Sink, 'count'>, expected: number): Promise<number> {
 	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
 		if (count() > seen) {

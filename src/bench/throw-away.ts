@@ -49,11 +49,17 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 			}
 			const workspaceId = workspace.id;
 			await addSender(trx, tools, vault, {
-				...{workspaceId, address: address.address, name: null, verified: true},
+				workspaceId,
+				address: address.address,
+				name: null,
+				verified: true,
 				newKeys: async () => keys,
 			});
 			const {id: templateId} = await saveTemplate(trx, tools, {
-				...{workspaceId, name: 'receipt', variants: [variant], sample: null},
+				workspaceId,
+				name: 'receipt',
+				variants: [variant],
+				sample: null,
 			});
 			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
 			const {key} = await performIn(createKey, context, {name: 'bench', mode: 'live'});
@@ -151,7 +157,14 @@ export async function startDaemon(
 		url: http,
 		readyMs: performance.now() - begun,
 		order: (messages, connections) => ({
-			...{host, port: Number(port), key, send, domains, perRequest, messages, connections},
+			host,
+			port: Number(port),
+			key,
+			send,
+			domains,
+			perRequest,
+			messages,
+			connections,
 		}),
 		usage: () => readUsage(pid),
 		async stop() {

@@ -229,7 +229,9 @@ function readProblem(response: AcmeResponse): AcmeError {
 	const {type, detail} = parseProblem(readJson(response));
 	const mayPass = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
 	return new AcmeError(`the CA responded with ${status}: ${detail || type || 'no reason'}`, {
-		...{type, retryAfterMs, isTransient: mayPass && !accountProblems.includes(type)},
+		type,
+		retryAfterMs,
+		isTransient: mayPass && !accountProblems.includes(type),
 	});
 }
 

@@ -92,7 +92,10 @@ export function alertCommands(alert: CliCommand): void {
 			const one = await findAlert(session, text);
 			await session.performAnywhere(testAlert, {id: one.id});
 			const parts = {
-				...{settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools},
+				settings: session.settings(),
+				version: version(),
+				vault: await session.vault(),
+				...session.tools,
 				reader: await session.reader(),
 			};
 			const error = await sendTest(parts, one);

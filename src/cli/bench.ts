@@ -121,7 +121,11 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 		const [begun, now] = [clock.monotonic(), clock.now()];
 		const maxWait = Math.max(...retrySchedule.waits);
 		await fillStore(await session.store(), {
-			...{workspaces, messages, now, random: tools.random, data: plain.data},
+			workspaces,
+			messages,
+			now,
+			random: tools.random,
+			data: plain.data,
 			onProgress: done => progress.show(done, done / messages),
 			...(isWaiting && {waitsUntil: number => now + (number / messages) * maxWait}),
 		});

@@ -59,13 +59,15 @@ function createNoun(session: Session): Noun<Certificate> {
 	return {
 		none: 'no certificates; with MAILCTL_ACME=true, the daemon gets them',
 		json: row => ({
-			...{name: row.name, state: state(row), issuer: row.issuer, ca: row.directory, not_before: row.not_before},
-			...{
-				not_after: row.not_after,
-				renew_at: renewTime(row),
-				fault: row.fault ?? row.unused,
-				updated_at: row.updated_at,
-			},
+			name: row.name,
+			state: state(row),
+			issuer: row.issuer,
+			ca: row.directory,
+			not_before: row.not_before,
+			not_after: row.not_after,
+			renew_at: renewTime(row),
+			fault: row.fault ?? row.unused,
+			updated_at: row.updated_at,
 		}),
 		fields: [
 			{title: 'NAME', name: 'name', cell: row => row.name, cut: true},

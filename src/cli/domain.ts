@@ -51,7 +51,7 @@ export function domainCommands(domain: CliCommand): void {
 	domain
 		.verb('dmarc <domain>', 'Show who sends with a domain according to DMARC reports, and the next policy')
 		.sample('mailctl domain dmarc shop.example --days 30')
-		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.usual)
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.default)
 		.does(dmarc);
 
 	domain

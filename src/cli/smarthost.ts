@@ -141,7 +141,13 @@ async function readPost(file: string, named: ProviderName | undefined) {
 const smarthosts: Noun<Smarthost> = {
 	none: 'no smarthosts; add one with mailctl smarthost add',
 	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, used_at, created_at}) => ({
-		...{id, provider: name, workspace_id, takes: taken, has_secret: secret !== null, last_event_at, created_at},
+		id,
+		provider: name,
+		workspace_id,
+		takes: taken,
+		has_secret: secret !== null,
+		last_event_at,
+		created_at,
 		last_message_at: used_at,
 	}),
 	fields: [

@@ -11,7 +11,7 @@ import {type Column, folded, grouped, printable, table} from './terminal-text.ts
 export function tlsCommand(command: CliCommand): void {
 	command
 		.sample('mailctl tls --days 7')
-		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.usual)
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.default)
 		.does<{days: number}>(async (session, {days}) => {
 			const {returnPathDomain: host} = session.settings();
 			const records = await asking(session, (reader, ...by) => lookAtHost(reader, host, ...by));

@@ -14,7 +14,7 @@ const maxScannedBytes = 40 * 1024 * 1024;
 /** Longer texts become base64, which takes less memory to write. */
 const maxTextLength = 256 * 1024;
 
-/** If `encodes` is false, bodies that would be encoded come out empty. `fault` is the first problem, as a clause. */
+/** Without `shouldEncode`, bodies that would be encoded come out empty. `problem` is the first one, as a clause. */
 type Work = {readonly shouldEncode: boolean; problem: string | null; headerLeft: number; looksLeft: number};
 
 const empty = Buffer.alloc(0);

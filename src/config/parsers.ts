@@ -22,7 +22,7 @@ export function choice<const T extends string>(words: readonly T[]): Parser<T> {
 	};
 }
 
-/** Accepts a whole number from `least` to `most`, in plain decimal digits. */
+/** Accepts a whole number from `min` to `max`, in plain decimal digits. */
 export function count(min: number, max: number): Parser<number> {
 	return text => {
 		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;

@@ -10,7 +10,7 @@ export function processEnvironment(): Environment {
 /** The settings file of a packaged daemon, which its systemd unit reads. */
 export const systemFile = '/etc/mailctl/mailctl.env';
 
-/** Loads the settings of this process; `beside` is set for a command that runs beside a daemon. */
+/** Loads the settings of this process; `isBesideDaemon` is set for a command that runs beside a daemon. */
 export function loadProcessSettings(
 	envFile?: string,
 	input: {isBesideDaemon?: boolean; systemFile?: string} = {},

@@ -68,7 +68,11 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	const minFreeDisk = () => live().minFreeDisk;
 	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
 	return new AlertWatch({
-		...{store, clock, newId, logger: observer.logger, storeFailed: observer.storeFailed},
+		store,
+		clock,
+		newId,
+		logger: observer.logger,
+		storeFailed: observer.storeFailed,
 		read: kind => readConditions(kind, {...sources, clockStep: () => clockWatch.step()}),
 		send: (alert, message) => send({...context, reader: store.reader}, alert, withLink(alert, message)),
 	});

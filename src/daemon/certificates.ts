@@ -294,8 +294,11 @@ export class Certificates {
 		const {settings, clock, version} = this.#context;
 		this.#dispatcher ??= createDispatcher(settings);
 		return new AcmeClient({
-			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
-			...{now: clock.now, pause: this.#pause},
+			directory: settings.acmeDirectory,
+			dispatcher: this.#dispatcher,
+			userAgent: `mailctl/${version}`,
+			now: clock.now,
+			pause: this.#pause,
 		});
 	}
 
@@ -328,8 +331,10 @@ export class Certificates {
 			const next = now() + Math.max(waitAfter(attempts), requestedMs);
 			return {
 				fault: signal.aborted ? late : (error as Error).message,
-				...{tries: attempts, tried_directory: settings.acmeDirectory},
-				...{next_try_at: storeTime(next), updated_at: storeTime(now())},
+				tries: attempts,
+				tried_directory: settings.acmeDirectory,
+				next_try_at: storeTime(next),
+				updated_at: storeTime(now()),
 			};
 		}
 	}
@@ -365,7 +370,10 @@ export class Certificates {
 		this.#orders++;
 		try {
 			const chain = await client.order(account, {
-				...{name, key, signal, types: challengesFor(tries, served)},
+				name,
+				key,
+				signal,
+				types: challengesFor(tries, served),
 				replaces: row.chain === null || isOfAnother ? null : renewalId(row.chain),
 				show: async challenge => {
 					const now = clock.now();
@@ -386,8 +394,12 @@ export class Certificates {
 			const soonest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
 			return {
 				...next,
-				...{directory, tried_directory: directory},
-				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(now)},
+				directory,
+				tried_directory: directory,
+				secret: vault.seal(name, pemOf(key)),
+				tries: 0,
+				fault: null,
+				updated_at: storeTime(now),
 				next_try_at: at > soonest ? at : soonest,
 			};
 		} finally {

@@ -50,7 +50,10 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 	}
 
 	const eraser = new Eraser({
-		...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
+		store,
+		clock,
+		eventWriter,
+		removeCaptured: context.removeCaptured,
 		waitLimitMs: erasureWaitMs,
 	});
 

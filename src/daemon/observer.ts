@@ -313,13 +313,17 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 				metrics.reports.inc({kind, action, event: event ?? 'none'});
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 				logger.info({
-					...{event: event ?? 'reported', message_id: messageId, recipient, workspace, mx, code, enhanced},
-					...{
-						reply: reply?.slice(0, maxReplyLength) ?? null,
-						action,
-						category: report?.category ?? null,
-						inbound,
-					},
+					event: event ?? 'reported',
+					message_id: messageId,
+					recipient,
+					workspace,
+					mx,
+					code,
+					enhanced,
+					reply: reply?.slice(0, maxReplyLength) ?? null,
+					action,
+					category: report?.category ?? null,
+					inbound,
 				});
 			}
 		},

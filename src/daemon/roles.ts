@@ -140,7 +140,9 @@ export class Roles {
 		this.#domainChecks?.rescan();
 	}
 
-	/** Applies changed settings. `renewed`: the bounce rules changed. `certificates` reloads the submission's. */
+	/**
+	 * Applies changed settings. `hasNewBounceRules`: the bounce rules changed. `certificates` reloads the submission's.
+	 */
 	reload({
 		hasNewBounceRules,
 		certificates,

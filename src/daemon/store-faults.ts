@@ -233,7 +233,7 @@ const recovery = 1.1;
 
 /**
  * Checks every second and logs each change. `free` returns the bytes available on the data folder's file system, and
- * `least` is MAILCTL_MIN_FREE_DISK.
+ * `min` is MAILCTL_MIN_FREE_DISK.
  */
 export function watchFreeSpace(
 	free: () => Promise<number>,
@@ -271,7 +271,7 @@ export function watchFreeSpace(
 const silentTries = 5;
 
 /**
- * Checks SQLite's write-ahead log every second and empties it above `most` bytes. SQLite only appends to it during a
+ * Checks SQLite's write-ahead log every second and empties it above `max` bytes. SQLite only appends to it during a
  * read, and never shrinks it without writes. If the log cannot be emptied, a line is logged each time it has doubled.
  */
 export function watchWal({

@@ -371,7 +371,10 @@ export function workspaceTask({
 			store.reader,
 		)) {
 			const part = (after: string, days: number) => ({
-				...{workspaceId, after, before: idFloor('msg', clock.now() - days * dayMs), limit: messagesPerStep},
+				workspaceId,
+				after,
+				before: idFloor('msg', clock.now() - days * dayMs),
+				limit: messagesPerStep,
 			});
 			for (let after: string | null = kept === null ? null : ''; after !== null; yield) {
 				const from: string = after;

@@ -77,13 +77,11 @@ export class WantedNames {
 			row => row.not_after !== null && (row.wanted_at ?? '') > linksEnd && !row.name.startsWith('mta-sts.'),
 		);
 		const wishes = await findWishes({
-			...{
-				hostname,
-				publicHost: host,
-				linkHosts: hosts.linkHosts,
-				mailDomains,
-				former: former.map(({name}) => name),
-			},
+			hostname,
+			publicHost: host,
+			linkHosts: hosts.linkHosts,
+			mailDomains,
+			former: former.map(({name}) => name),
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
 			resolver: this.#resolver,
 			isSure: name => this.#isEnding || (!isTime && this.isWanted(name)),

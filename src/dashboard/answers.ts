@@ -83,7 +83,16 @@ function sendPage(
 		.header('content-security-policy', toPolicy(nonce))
 		.send(
 			layout({
-				...{title, place, actions, problem, content, notice, visitor, nonce, token, assets},
+				title,
+				place,
+				actions,
+				problem,
+				content,
+				notice,
+				visitor,
+				nonce,
+				token,
+				assets,
 				hasCharts: charts ?? false,
 			}),
 		);

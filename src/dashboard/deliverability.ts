@@ -64,7 +64,9 @@ function summary(recipients: readonly LastTry[], {label}: Period): Html {
 
 function groupTable(title: string, groups: readonly Group[], nameless: string): Html {
 	const part = (label: string, of: (group: Group) => readonly [number, number], wide = false): Column<Group> => ({
-		...{title: label, right: true, ...(wide && {wide})},
+		title: label,
+		right: true,
+		...(wide && {wide}),
 		cell: group => share(...of(group)),
 	});
 	const shown = table({
@@ -180,7 +182,14 @@ function sumUp(recipients: readonly LastTry[]): Group {
 
 const emptyGroup = (name: string | null): Group => ({
 	name,
-	...{recipients: 0, delivered: 0, bounced: 0, waiting: 0, deferred: 0, tls: 0, verified: 0, replied: 0},
+	recipients: 0,
+	delivered: 0,
+	bounced: 0,
+	waiting: 0,
+	deferred: 0,
+	tls: 0,
+	verified: 0,
+	replied: 0,
 });
 
 function add(group: Group, {state, attempts, isQueued, host, tls}: LastTry): void {
@@ -215,7 +224,11 @@ function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 		const wording = toWording(reply);
 		const key = `${category} ${wording}`;
 		const group = groups.get(key) ?? {
-			...{wording, category, example: reply, bounced: 0, waiting: 0},
+			wording,
+			category,
+			example: reply,
+			bounced: 0,
+			waiting: 0,
 			destinations: new Map<string, number>(),
 		};
 		groups.set(key, group);
@@ -250,7 +263,8 @@ function renderSources(
 	const {sourceAddresses, sourcePools, hostname} = settings;
 	const pool = sourcePools.find(({name}) => name === workspace.source_pool);
 	const rows = sourceAddresses.map(({ip, ehlo}) => ({
-		...{ip, ehlo: ehlo ?? hostname},
+		ip,
+		ehlo: ehlo ?? hostname,
 		pools: sourcePools.filter(({addresses}) => addresses.includes(ip)).map(({name}) => name),
 		isUsed: pool === undefined || pool.addresses.includes(ip),
 	}));

@@ -172,7 +172,10 @@ export function reputationSection({status, times, windows}: Reputation, limits: 
 function limitLines({warn, pause}: ReputationLimits, kind: Kind, length: number): Series[] {
 	const line = (label: string, tone: Series['tone'], limit: number): Series => ({
 		label: `${label} ${percent(limit)}`,
-		...{tone, look: 'dashed', isLimit: true, values: new Array(length).fill(limit)},
+		tone,
+		look: 'dashed',
+		isLimit: true,
+		values: new Array(length).fill(limit),
 	});
 	return [line('warned from', 'warn', warn[kind]), line('paused from', 'bad', pause[kind])];
 }
@@ -221,7 +224,9 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 }
 
 const limitColumn = (title: string, limit: ReputationLevel): Column<{readonly kind: Kind}> => ({
-	...{title, right: true, wide: true},
+	title,
+	right: true,
+	wide: true,
 	cell: ({kind}) => percent(limit[kind]),
 });
 

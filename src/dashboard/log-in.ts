@@ -200,7 +200,11 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 		return [];
 	}
 	const failed = (problem: string, status = 403): Page => ({
-		...{kind: 'page', status, place: null, title: 'Log in', problem},
+		kind: 'page',
+		status,
+		place: null,
+		title: 'Log in',
+		problem,
 		content: html`<p><a href="/login">Back to the log-in</a></p>`,
 	});
 
@@ -232,7 +236,8 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 	}
 
 	const get = (path: string, answer: OpenRoute['answer']): OpenRoute => ({
-		...{method: 'GET', path},
+		method: 'GET',
+		path,
 		answer: async knock => unencrypted(knock.request) ?? (await answer(knock)),
 	});
 	return [

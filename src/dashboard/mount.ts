@@ -239,7 +239,10 @@ const id = (text: string) => (/^[\w-]{1,80}$/.test(text) ? text : null);
  * `/queue/..%2Fkeys` would be another one.
  */
 const readers: Readonly<Record<string, (text: string) => string | null>> = {
-	...{id, sender: id, delivery: id, token: id},
+	id,
+	sender: id,
+	delivery: id,
+	token: id,
 	code: text => (isTopicCode(text) ? text : null),
 	n: text => (/^\d{1,9}$/.test(text) ? text : null),
 	destination: parseDomain,

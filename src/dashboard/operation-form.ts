@@ -72,7 +72,10 @@ export const pageForms =
 		answer: Route['answer'],
 		guards: Pick<Route, 'everywhere' | 'fresh' | 'file'> = {},
 	): Route => ({
-		...{method: 'POST', path, role, ...guards},
+		method: 'POST',
+		path,
+		role,
+		...guards,
 		answer: visit =>
 			answer(visit).catch(error => {
 				if (error instanceof Refused && shownAgain.has(error.code)) {

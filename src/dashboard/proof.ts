@@ -93,7 +93,8 @@ export function toProblem(
 		}
 		case 'busy':
 			return {
-				...{status: 503, retryAfter: busySeconds},
+				status: 503,
+				retryAfter: busySeconds,
 				problem: `Too many people are logging in. Try again in ${busySeconds} seconds.`,
 			};
 		case 'code_needed':

@@ -45,7 +45,10 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const mails = mailTable(rows, now, next === null ? none : html`<p>None among those looked at so far.</p>`);
 		const search = searchForm({to: path, query, placeholder: 'ann@example.com, receipt, msg_…', kept: ['hours']});
 		return {
-			...{kind: 'page', place: 'received', title: 'Received', problem},
+			kind: 'page',
+			place: 'received',
+			title: 'Received',
+			problem,
 			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
 			content: html`${search}${timeChips('Received', query, path)}${mails}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
@@ -65,7 +68,9 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const attached = summary.files.map((file, n) => ({...file, name: file.name ?? `part ${n}`, octets: file.size}));
 		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
 		return {
-			...{kind: 'page', place: 'received', title: summary.subject || 'Without a subject'},
+			kind: 'page',
+			place: 'received',
+			title: summary.subject || 'Without a subject',
 			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
 			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
 		};
@@ -91,7 +96,8 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		return bytes === undefined
 			? gone
 			: {
-					...{kind: 'content', type: 'application/octet-stream'},
+					kind: 'content',
+					type: 'application/octet-stream',
 					body: Readable.from(bytes.pieces, {objectMode: false}),
 					saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`,
 					headers: {'content-length': String(bytes.size)},

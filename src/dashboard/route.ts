@@ -111,7 +111,10 @@ export const go = (to: string, notice?: string): Redirect => ({
 	...(notice !== undefined && {notice}),
 });
 export const notAllowed = (why: string): Page => ({
-	...{kind: 'page', status: 403, place: null, title: 'Not allowed'},
+	kind: 'page',
+	status: 403,
+	place: null,
+	title: 'Not allowed',
 	content: html`<p>${why}</p>`,
 });
 export const missing = (what: string): Missing => ({kind: 'missing', what});

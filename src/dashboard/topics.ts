@@ -135,8 +135,10 @@ const ofMail = (
 function toInput({form, params}: Visit) {
 	const text = (field: string) => form.get(field)?.trim() ?? '';
 	return {
-		...{code: params.code ?? text('code'), name: text('name')},
-		...{public: form.has('public'), required: form.has('required')},
+		code: params.code ?? text('code'),
+		name: text('name'),
+		public: form.has('public'),
+		required: form.has('required'),
 		description: text('description') || null,
 		// What is no priority is refused with the form.
 		priority: (text('priority') || null) as Priority | null,

@@ -343,7 +343,7 @@ function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
 
 /**
  * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue
- * is used are the installation's. `longest`: milliseconds.
+ * is used are the installation's. `maxLength`: milliseconds.
  */
 function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, maxLength: number): string | null {
 	const differs = (field: 'max_attachments' | 'max_attachment_bytes' | 'monthly_quota' | 'queue_lifetime_s') =>
@@ -396,7 +396,8 @@ ${select(
 		value: (isRepeated ? form.get('topic') : workspace.default_topic) ?? '',
 	},
 	[...new Set(['', ...topics.map(one => one.code), workspace.default_topic ?? ''])].map(value => ({
-		...{value, label: value || 'none'},
+		value,
+		label: value || 'none',
 	})),
 )}
 ${field('brand', 'Name for recipients', brand.name, {hint: 'On the unsubscribe page'})}

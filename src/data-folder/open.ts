@@ -303,8 +303,15 @@ export async function resealStore(
 	onStep: (rows: number) => void,
 ): Promise<ResealedStore> {
 	const rows = {
-		...{dkim_keys: 0, webhook_endpoints: 0, workspaces: 0, users: 0, smarthosts: 0, alerts: 0, messages: 0},
-		...{certificates: 0, acme_accounts: 0},
+		dkim_keys: 0,
+		webhook_endpoints: 0,
+		workspaces: 0,
+		users: 0,
+		smarthosts: 0,
+		alerts: 0,
+		messages: 0,
+		certificates: 0,
+		acme_accounts: 0,
 	};
 	const damaged: string[] = [];
 	for (const column of sealedColumns) {

@@ -57,8 +57,12 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 		),
 		topics: sorted(
 			topics.map(each => ({
-				...{code: each.code, name: each.name, description: each.description, priority: each.priority},
-				...{public: each.public_at !== null, required: each.required_at !== null},
+				code: each.code,
+				name: each.name,
+				description: each.description,
+				priority: each.priority,
+				public: each.public_at !== null,
+				required: each.required_at !== null,
 			})),
 			each => each.code,
 		),

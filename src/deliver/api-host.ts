@@ -113,7 +113,9 @@ const requests: Readonly<
 			return mail;
 		}
 		return post(new URL(`https://${host}/email`), jsonOf(mail), {
-			...{'content-type': 'application/json', accept: 'application/json', 'x-postmark-server-token': token},
+			'content-type': 'application/json',
+			accept: 'application/json',
+			'x-postmark-server-token': token,
 		});
 	},
 };

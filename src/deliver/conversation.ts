@@ -159,7 +159,10 @@ async function offer(
 	const end = await sendByApi(host, job, {...apis, now: clock.now(), dialogue});
 	limits.committed(false);
 	const attempt: Attempt = {
-		...{at, host: host.name, ip: null, tls: end.phase === 'connect' ? null : 'HTTPS'},
+		at,
+		host: host.name,
+		ip: null,
+		tls: end.phase === 'connect' ? null : 'HTTPS',
 		ms: Math.round(clock.monotonic() - begun),
 		...lastWord(end),
 		dialogue: end.by === 'acceptance' ? null : dialogue.text(),

@@ -94,7 +94,13 @@ export class Deliverer {
 		this.#pool = new ConnectionPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
 		this.#findHosts = hostFinder(options);
 		this.#tryOptions = {
-			...{hostname, timeouts, clock, permit, classify, attemptDeadlineMs, apis},
+			hostname,
+			timeouts,
+			clock,
+			permit,
+			classify,
+			attemptDeadlineMs,
+			apis,
 			secureContexts: new SecureContexts(options.ca),
 			brokenTls: new BrokenTls(clock),
 			lockStepHosts: new LockStepHosts(clock),

@@ -158,8 +158,8 @@ export class ReplyReader {
 	#strays = 0;
 
 	/**
-	 * Reads a chunk. Passes each complete reply to `found`, and each line without a code to `stray`; such a line is not
-	 * a reply, so the next one counts. Returns an error text if the bytes are invalid; the reader is unusable after
+	 * Reads a chunk. Passes each complete reply to `onReply`, and each line without a code to `stray`; such a line is
+	 * not a reply, so the next one counts. Returns an error text if the bytes are invalid; the reader is unusable after
 	 * that.
 	 */
 	push(chunk: Buffer, onReply: (reply: RawReply) => void, stray: (line: string) => void): string | null {

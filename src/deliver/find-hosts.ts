@@ -148,8 +148,8 @@ async function findHostAddresses(
 }
 
 /**
- * Returns a host's addresses, alternating between IPv6 and IPv4, and the reason if a lookup failed. `fresh` bypasses
- * the cache.
+ * Returns a host's addresses, alternating between IPv6 and IPv4, and the reason if a lookup failed. `shouldBypassCache`
+ * bypasses the cache.
  */
 async function hostAddresses(
 	host: string,
@@ -391,7 +391,7 @@ function hostTo({host, port, secure, tls, user, password, api}: Relay, address: 
 	return {name: host, address, port, tls, implicitTls: secure, login, ...(api && {api})};
 }
 
-/** Returns at most `most` items in total, taking one from each list in turn, in the order of the lists. */
+/** Returns at most `max` items in total, taking one from each list in turn, in the order of the lists. */
 function shared<T>(lists: ReadonlyArray<readonly T[]>, max: number): T[] {
 	const depths = lists.map(() => 0);
 	let left = max;

@@ -294,7 +294,7 @@ export function toWords(error: NodeJS.ErrnoException & {readonly reason?: unknow
 	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : withoutAdvice(message);
 }
 
-/** Describes a TLS failure for people. `words` is the library's message, used if the certificate is not the cause. */
+/** Describes a TLS failure for people. `message` is the library's message, used if the certificate is not the cause. */
 export function certificateProblem(failure: TlsFailure, host: string, message: string): string {
 	switch (failure) {
 		case 'certificate-host-mismatch':

@@ -306,7 +306,7 @@ export class SecureContexts {
 		this.#trusted = ca === undefined ? {} : {ca: [...rootCertificates, ca]};
 	}
 
-	/** `strict` means that TLS is mandatory. */
+	/** `isStrict` means that TLS is mandatory. */
 	of(hello: 'usual' | 'reduced', isStrict: boolean): SecureContext {
 		const options = hello === 'usual' ? tlsDefaults : isStrict ? strictly : old;
 		const context = this.#contexts.get(options) ?? createSecureContext({...this.#trusted, ...options});

@@ -246,7 +246,10 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 	}
 	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
 		? {
-				...{...plan, session: null, isHeloOnly: true, hello: attempt.tls === null ? 'none' : plan.hello},
+				...plan,
+				session: null,
+				isHeloOnly: true,
+				hello: attempt.tls === null ? 'none' : plan.hello,
 				hasTlsFailed: plan.hasTlsFailed || used?.session.hasTlsFailed === true,
 			}
 		: null;

@@ -31,7 +31,7 @@ const maxAnswers = 20_000;
 /** Larger answers count as several, since strangers decide what their name servers return. */
 const answerOctets = 1024;
 
-/** `most` overrides the maximum number of records. */
+/** `max` overrides the maximum number of records. */
 type RecordSet<T> = {readonly records: readonly T[]; readonly ttl: number; readonly max?: number};
 /** An answer without `ttl` is not cached. */
 type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
@@ -49,7 +49,7 @@ export class AnswerCache {
 		this.#clock = clock;
 	}
 
-	/** Returns the cached answer, or fetches it. `fresh` bypasses the cache. */
+	/** Returns the cached answer, or fetches it. `shouldBypassCache` bypasses the cache. */
 	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, shouldBypassCache = false): Promise<Answer> {
 		const cached = shouldBypassCache ? undefined : this.#known.get(key);
 		if (cached !== undefined && cached.until > this.#clock.monotonic()) {

@@ -200,8 +200,11 @@ function waysOut(input: DoctorInput): Check[] {
 		secureContexts: new SecureContexts(ca ?? undefined),
 	};
 	const client = new ProviderClient({
-		...{resolver, standIns: new Map(settings.providerHosts), ca: ca ?? undefined},
-		...{userAgent: 'mailctl doctor', limitMs: apiLimitMs},
+		resolver,
+		standIns: new Map(settings.providerHosts),
+		ca: ca ?? undefined,
+		userAgent: 'mailctl doctor',
+		limitMs: apiLimitMs,
 	});
 	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach, client), ...checkEvents(input)] : [];
 	const listed = blocklistCheck(input);

@@ -12,7 +12,7 @@ import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type Sending
 import {compileSpf} from './spf.ts';
 
 /** The default and maximum period of the figures, in days. */
-export const dmarcPeriod = {usual: 30, max: 90} as const;
+export const dmarcPeriod = {default: 30, max: 90} as const;
 /** Returns the first of the last `days` days, including today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
 /** The number of sources that are evaluated, those with the most messages. */
@@ -31,7 +31,7 @@ export type DmarcAdvice = {
 	readonly name: string;
 	readonly record: string;
 	readonly why: string;
-	/** The number of days that the advice is based on: the requested ones, but at least `dmarcPeriod.usual`. */
+	/** The number of days that the advice is based on: the requested ones, but at least `dmarcPeriod.default`. */
 	readonly days: number;
 	/** Messages of these days that `quarantine` or `reject` would have stopped, according to signed reports. */
 	readonly cost: {readonly ours: number; readonly others: number};
@@ -137,7 +137,7 @@ async function gather(
 	days: number,
 ): Promise<Evidence> {
 	const now = clock.now();
-	const judgedDays = Math.max(days, dmarcPeriod.usual);
+	const judgedDays = Math.max(days, dmarcPeriod.default);
 	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
 	const judged = await readDmarc(reader, judgedBy, maxSources);
 	const counted = await readDmarc(
@@ -302,7 +302,9 @@ export function tlsWords(results: readonly TlsSum[]): string | null {
 /** Returns the form that the API and `--json` show. */
 export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcSight) {
 	return {
-		...{days, reports, unsigned},
+		days,
+		reports,
+		unsigned,
 		sources: sources.map(({ip, n, aligned, spf, dkim, ours, why}) => ({
 			ip,
 			count: n,

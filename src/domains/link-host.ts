@@ -45,7 +45,8 @@ export async function claimLinkHost(
 		: linkHostProblem(domain, host);
 	if (problem !== null) {
 		throw new Refused('unprocessable_entity', {
-			...{wrong: `the link host ${host} ${problem}`, next: 'choose another host'},
+			wrong: `the link host ${host} ${problem}`,
+			next: 'choose another host',
 			api: `link_host ${problem}.`,
 			page: `The link host ${problem}.`,
 		});

@@ -247,7 +247,7 @@ export function isSpf(text: string): boolean {
 	return /^v=spf1(?: |$)/i.test(text);
 }
 
-/** Parses an SPF record (RFC 7208 §12). `fault` quotes the invalid term. */
+/** Parses an SPF record (RFC 7208 §12). `problem` quotes the invalid term. */
 export function parseSpf(text: string): ParsedSpf {
 	if (!isSpf(text)) {
 		return {ok: false, problem: 'it is not an SPF record'};
@@ -336,7 +336,10 @@ type Provider = {
 };
 
 const ofService = (id: ProviderName, name: string, include: string): Provider => ({
-	...{name, include, hosts: providerHosts.get(id), hasOwnReturnPath: true},
+	name,
+	include,
+	hosts: providerHosts.get(id),
+	hasOwnReturnPath: true,
 });
 
 // According to the providers' documentation of SPF.

@@ -108,7 +108,10 @@ export async function recordDomainCheck(
 			workspaceId: domain.workspace_id,
 			target: domain.id,
 			detail: {
-				...{name: domain.name, activated, keys_seen: seenCount, keys_removed: removedIds.length},
+				name: domain.name,
+				activated,
+				keys_seen: seenCount,
+				keys_removed: removedIds.length,
 				return_path: domain.return_path_at !== null,
 				...(domain.link_host !== null && {links: domain.links_ok_at !== null}),
 			},

@@ -52,7 +52,12 @@ export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes
 }
 
 const page = (icon: Page['icon'], title: string, content: Html): Page => ({
-	...{status: 200, texts: en, brand: null, icon, title, content},
+	status: 200,
+	texts: en,
+	brand: null,
+	icon,
+	title,
+	content,
 });
 
 const questionPage = (address: string): Page =>

@@ -3,7 +3,7 @@ import {merged} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
 /**
- * A burst ends after `quietMs` without a click on another link, and at the latest after `maxMs`. While `most` bursts
+ * A burst ends after `quietMs` without a click on another link, and at the latest after `maxMs`. While `max` bursts
  * are open, further clicks are passed on immediately.
  */
 type BurstsOptions = {

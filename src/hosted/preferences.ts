@@ -112,7 +112,8 @@ function preferencePage({texts, brand, linked, token}: Visit, state: State, acti
 	const common = {status: 200, texts, brand};
 	if (status.all !== null) {
 		return {
-			...{...common, icon: 'done'},
+			...common,
+			icon: 'done',
 			title: status.all === 'other' ? texts.blocked : action === 'all' ? texts.done : texts.already,
 			content: html`<p>${filled(texts.allIsOff, names)}</p>${test}${status.all === 'page' ? postForm(token, undo(texts)) : null}`,
 		};
@@ -122,7 +123,8 @@ function preferencePage({texts, brand, linked, token}: Visit, state: State, acti
 			? html`${button('other', 'pause', texts.pause)}<p class="soft">${texts.pauseMeans}</p>\n`
 			: html`<p>${filled(texts.pausedUntil, {date: dateIn(texts, pausedUntil)})}</p>\n${button('other', 'resume', texts.resume)}`;
 	return {
-		...{...common, icon: action === null ? 'letter' : 'done'},
+		...common,
+		icon: action === null ? 'letter' : 'done',
 		title: action === null ? texts.preferences : texts.saved,
 		content: html`<p>${filled(texts.preferencesText, names)}</p>${test}
 ${postForm(

@@ -153,7 +153,7 @@ type MboxMail = {
 	readonly offset: number;
 	/** Its `From ` line, without the line ending. */
 	readonly line: string;
-	/** The message without that line, unquoted, at most `longest` octets of it. */
+	/** The message without that line, unquoted, at most `maxLength` octets of it. */
 	readonly bytes: Buffer;
 	/** Octets of the whole message. */
 	readonly size: number;
@@ -182,7 +182,7 @@ const mark = Buffer.from('\nFrom ');
 const [newline, space] = [0x0a, 0x20];
 
 /**
- * Splits an mbox that arrives in pieces, starting with a `From ` line at `offset` of the file. Keeps up to `longest`
+ * Splits an mbox that arrives in pieces, starting with a `From ` line at `offset` of the file. Keeps up to `maxLength`
  * octets of a message in memory and counts the rest. Ignores Content-Length, which is often wrong. It is not needed,
  * because lines of a message that look like a `From ` line are quoted.
  */
@@ -351,7 +351,7 @@ export function parsePosition(text: string | null): MboxPosition | null {
 const maxMessageBytes = 256 * 1024 ** 2;
 
 /**
- * Yields the messages of a stream, such as standard input. With `single`, it is one message even if it starts with a
+ * Yields the messages of a stream, such as standard input. With `isSingle`, it is one message even if it starts with a
  * `From ` line. Throws `RefusedFileError` if a message never ends.
  */
 export async function* mailsOfStream(

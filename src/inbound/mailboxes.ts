@@ -12,7 +12,7 @@ import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mai
 import {type Accepted, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
-	/** Reports that the mailbox was read. `works` is false until a mailbox that hung also responds after a rest. */
+	/** Reports that the mailbox was read. `isWorking` is false until a mailbox that hung also responds after a rest. */
 	readonly mailboxRead: (round: Round, isWorking: boolean) => void;
 	/** Reports that the mailbox cannot be read. The next attempt is made after at least this time, in milliseconds. */
 	readonly mailboxFailed: (error: unknown, waitMs: number) => void;

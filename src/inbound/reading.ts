@@ -339,7 +339,12 @@ export async function recordReading(
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 ? trustedReporter(options.reporters, reading) : null;
 	return await options.writer.submit(options.write, {
-		...{inbound, size: raw.length, reading, candidates, reporter, at: now},
+		inbound,
+		size: raw.length,
+		reading,
+		candidates,
+		reporter,
+		at: now,
 		received,
 	});
 }

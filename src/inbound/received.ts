@@ -53,7 +53,13 @@ export async function toReceived(
 		const mail: NewReceived = {
 			// Lists are sorted by id, so a message that was read late appears among those that arrived with it.
 			id: options.pastId('rcv', Date.parse(inbound.receivedAt)),
-			...{workspaceId, inboundId: inbound.id, inReplyTo, fault, summary, raw, receivedAt: inbound.receivedAt},
+			workspaceId,
+			inboundId: inbound.id,
+			inReplyTo,
+			fault,
+			summary,
+			raw,
+			receivedAt: inbound.receivedAt,
 			content: {text, html, cut, headers},
 			files: read.files.map(({content}) => content),
 			terms: [
@@ -178,7 +184,12 @@ function toSummary(
 ): Summary {
 	const mailFrom = sender ?? '';
 	return {
-		...{...verdicts, from, recipients, mailFrom, subject, automatic: automatic || mailFrom === ''},
+		...verdicts,
+		from,
+		recipients,
+		mailFrom,
+		subject,
+		automatic: automatic || mailFrom === '',
 		files: files.map(({content: _, ...file}) => file),
 	};
 }

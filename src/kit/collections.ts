@@ -31,7 +31,7 @@ export function groupBy<Value, Key>(values: readonly Value[], keyOf: (value: Val
 	return groups;
 }
 
-/** Yields the items in batches of at most `most`, in order. */
+/** Yields the items in batches of at most `max`, in order. */
 export function* inParts<Item>(items: readonly Item[], max: number): Generator<readonly Item[]> {
 	for (let start = 0; start < items.length; start += max) {
 		yield items.slice(start, start + max);

@@ -54,7 +54,7 @@ const defaultMin = 512 * 1024;
  * every 8 MiB. V8 alone keeps up to 64 MiB of unused buffers per thread before it collects. Smaller values are not
  * counted, because a collection takes milliseconds, and ordinary messages should not pay for it.
  */
-export function createGarbage({most: max = defaultMax, least: min = defaultMin} = {}): (bytes: number) => void {
+export function createGarbage({max = defaultMax, min = defaultMin} = {}): (bytes: number) => void {
 	setFlagsFromString('--expose-gc');
 	const collect: () => void = runInNewContext('gc');
 	let unused = 0;

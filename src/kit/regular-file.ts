@@ -36,7 +36,7 @@ export async function openRegular(path: string, links: Links): Promise<{file: Fi
 	}
 }
 
-/** Returns the content of a regular file. Throws RefusedFileError if it has more than `most` octets. */
+/** Returns the content of a regular file. Throws RefusedFileError if it has more than `max` octets. */
 export async function readRegular(path: string, max: number, links: Links): Promise<Buffer> {
 	const {file, size} = await openRegular(path, links);
 	try {

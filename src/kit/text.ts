@@ -49,7 +49,7 @@ export function encodeConstant(text: string): string | Constant {
 	return text.length < minLength || halfPair.test(text) ? text : {text};
 }
 
-/** Cuts a text to at most `longest` UTF-16 units, without splitting a surrogate pair. */
+/** Cuts a text to at most `maxLength` UTF-16 units, without splitting a surrogate pair. */
 export const cutText = (text: string, maxLength: number): string =>
 	text.slice(0, maxLength).replace(text.length > maxLength ? /[\ud800-\udbff]$/ : '', '');
 

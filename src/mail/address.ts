@@ -43,8 +43,8 @@ const unicodeLabel = /^[a-z0-9\x80-\u{10ffff}](?:[a-z0-9\x80-\u{10ffff}-]*[a-z0-
 
 /**
  * Parses a bare address (an RFC 5321 Mailbox in dot-atom form) without display name, quotes, comments, literals or
- * routes. IDN domains are accepted; a UTF-8 local part only with `utf8Local`. Takes linear time. The error is a clause
- * (`must …`) that never repeats the text.
+ * routes. IDN domains are accepted; a UTF-8 local part only with `allowsUtf8Local`. Takes linear time. The error is a
+ * clause (`must …`) that never repeats the text.
  */
 export function parseAddress(text: string, {allowsUtf8Local}: {readonly allowsUtf8Local: boolean}): ParsedAddress {
 	if (text.length > maxAddressLength || Buffer.byteLength(text) > maxAddressLength) {

@@ -54,8 +54,19 @@ export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 
 /** Returns the placeholder for a message whose content is not known. */
 export const unreadLetter = (fault: string): ReadLetter => ({
-	...{from: null, subject: '', automatic: false, senders: [], addressees: []},
-	...{text: null, html: null, cut: false, headers: [], repliedTo: [], files: [], isAmbiguous: false, signatures: []},
+	from: null,
+	subject: '',
+	automatic: false,
+	senders: [],
+	addressees: [],
+	text: null,
+	html: null,
+	cut: false,
+	headers: [],
+	repliedTo: [],
+	files: [],
+	isAmbiguous: false,
+	signatures: [],
 	fault,
 });
 
@@ -96,13 +107,28 @@ export function receivedView(
 ) {
 	const {from, recipients, mailFrom, subject, automatic, files, spf, dkim, dmarc} = summary;
 	return {
-		...{id, from: from?.address ?? null, from_name: from?.name ?? null, to: recipients, subject},
-		...{in_reply_to: inReplyTo, automatic, spf, dkim, dmarc},
+		id,
+		from: from?.address ?? null,
+		from_name: from?.name ?? null,
+		to: recipients,
+		subject,
+		in_reply_to: inReplyTo,
+		automatic,
+		spf,
+		dkim,
+		dmarc,
 		attachments: files.map(({name, type, size: octets, contentId}, n) => ({
-			...{n, name, type, size: octets, content_id: contentId},
+			n,
+			name,
+			type,
+			size: octets,
+			content_id: contentId,
 			url: `${publicUrl.replace(/\/+$/, '')}/v1/received/${id}/attachments/${n}`,
 		})),
-		...{envelope_from: mailFrom, size, fault, received_at: time(receivedAt)},
+		envelope_from: mailFrom,
+		size,
+		fault,
+		received_at: time(receivedAt),
 	};
 }
 

@@ -30,8 +30,13 @@ export function signAws(
 	const scope = [time.slice(0, 8), region, service, 'aws4_request'];
 	const signed = 'host;x-amz-date';
 	const canonical = [
-		...[method, url.pathname, toQuery(url)],
-		...[`host:${url.host}`, `x-amz-date:${time}`, '', signed],
+		method,
+		url.pathname,
+		toQuery(url),
+		`host:${url.host}`,
+		`x-amz-date:${time}`,
+		'',
+		signed,
 		sha256(body),
 	].join('\n');
 	const key = scope.reduce((parent: string | Buffer, part) => hmac(parent, part), `AWS4${secret}`);

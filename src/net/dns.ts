@@ -8,7 +8,7 @@ export type DnsAnswer<T> =
 /** An empty exchange is the root: a null MX (RFC 7505). */
 export type MxRecord = {readonly exchange: string; readonly priority: number};
 
-/** Queries one type of record. `fresh` bypasses the cache, to confirm an answer. */
+/** Queries one type of record. `shouldBypassCache` bypasses the cache, to confirm an answer. */
 type Ask<T> = (name: string, shouldBypassCache?: boolean) => Promise<DnsAnswer<T>>;
 
 /** A DNS resolver. */
@@ -42,7 +42,7 @@ export type TlsaRecord = {
 	readonly data: string;
 };
 
-/** The answer of a validating resolver. `authentic`: it validated the answer (the AD bit, RFC 4035 §3.2.3). */
+/** The answer of a validating resolver. `isAuthentic`: it validated the answer (the AD bit, RFC 4035 §3.2.3). */
 export type SecureAnswer<T> =
 	| {
 			readonly kind: 'found' | 'nodata' | 'nxdomain';

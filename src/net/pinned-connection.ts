@@ -2,7 +2,7 @@ import {isIP, connect as netConnect, type Socket, type TcpNetConnectOpts} from '
 import {type ConnectionOptions, connect, type SecureContext, type TLSSocket} from 'node:tls';
 import type {DnsAnswer} from './dns.ts';
 
-/** Looks up one type of address. `fresh` bypasses the cache. */
+/** Looks up one type of address. `shouldBypassCache` bypasses the cache. */
 export type AskAddresses = (host: string, shouldBypassCache: boolean) => Promise<DnsAnswer<string>>;
 
 /** A host's addresses in DNS, IPv4 first, or why it has none. */

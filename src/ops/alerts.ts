@@ -37,7 +37,7 @@ const testsPerHour = 5;
 const confirmationsPerWorkspace = 10;
 const confirmationsPerAddress = 3;
 
-/** Throws `Refused` if the target is invalid. `urlFault` returns the problem with a URL, or `null`. */
+/** Throws `Refused` if the target is invalid. `urlProblem` returns the problem with a URL, or `null`. */
 export function checkTarget(
 	urlProblem: (url: string) => string | null,
 	{way, target}: {readonly way: AlertWay; readonly target: string},
@@ -111,11 +111,17 @@ async function add(
 	const hidden = way === 'slack' ? target : generated;
 	const now = storeTime(tools.clock.now());
 	const row: Alert = {
-		...{id: alertId, workspace_id: workspaceId, way},
+		id: alertId,
+		workspace_id: workspaceId,
+		way,
 		target: way === 'slack' ? `${new URL(target).origin}/…` : target,
 		secret: hidden === null ? null : (await vault()).seal(alertId, hidden),
-		...{sender: from ?? null, kinds: on === undefined ? null : [...new Set(on)], muted_until: null},
-		...{sent_at: null, error: null, created_at: now},
+		sender: from ?? null,
+		kinds: on === undefined ? null : [...new Set(on)],
+		muted_until: null,
+		sent_at: null,
+		error: null,
+		created_at: now,
 	};
 	await insertAlert(trx, row);
 	if (isVouched) {

@@ -42,8 +42,16 @@ export async function issueKey(
 	const row: ApiKey = {
 		id: newId('key'),
 		workspace_id: workspaceId,
-		...{name, mode, hash: apiKeyHash(key), hint: key.slice(0, hintLength), scopes: own, rate_limit, expires_at},
-		...{revoked_at: null, last_used_at: null, created_at: storeTime(clock.now())},
+		name,
+		mode,
+		hash: apiKeyHash(key),
+		hint: key.slice(0, hintLength),
+		scopes: own,
+		rate_limit,
+		expires_at,
+		revoked_at: null,
+		last_used_at: null,
+		created_at: storeTime(clock.now()),
 	};
 	await insertApiKey(trx, row);
 	return {row, key};

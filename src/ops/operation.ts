@@ -174,7 +174,7 @@ export class Refused extends Error {
 	}
 }
 
-/** Throws `Refused` because an object does not exist. `words` overrides the default texts. */
+/** Throws `Refused` because an object does not exist. `texts` overrides the default texts. */
 export function notFound(noun: string, name: string, texts: Partial<RefusalTexts> = {}): never {
 	const defaultWords = {
 		wrong: `there is no ${noun} ${name}`,

@@ -65,8 +65,15 @@ export const createTopic = operation({
 		}
 		const created_at = storeTime(tools.clock.now());
 		const topic = {
-			...{id: tools.newId('usg'), workspace_id: workspaceId, code, name: given.name, created_at},
-			...{priority: null, public_at: null, required_at: null, description: null},
+			id: tools.newId('usg'),
+			workspace_id: workspaceId,
+			code,
+			name: given.name,
+			created_at,
+			priority: null,
+			public_at: null,
+			required_at: null,
+			description: null,
 			...toChanges(given, undefined, created_at),
 		};
 		return (await insertTopic(trx, topic)) ? topic : alreadyExists('topic', 'code', code);

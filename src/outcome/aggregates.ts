@@ -24,7 +24,7 @@ type ReadAggregate = {
 
 /**
  * Counts an aggregate report once and marks its mail as read. A report that is implausible, or about a domain that is
- * not ours, is stored for review. `ours` are this installation's names besides those in the store.
+ * not ours, is stored for review. `ownNames` are this installation's names besides those in the store.
  */
 export async function recordAggregate(
 	trx: Knex.Transaction,

@@ -31,7 +31,10 @@ export async function recordComplaints(
 		const moved = await moveRecipients(trx, [recipient.id], 'complained', occurredAt);
 		events.push({
 			...ofRecipient(recipient),
-			...{id: eventWriter.newId('evt'), type: 'complained', occurredAt, recordedAt},
+			id: eventWriter.newId('evt'),
+			type: 'complained',
+			occurredAt,
+			recordedAt,
 			detail: JSON.stringify({recipient: address, role, ...detail}),
 			// A second one for the same recipient is not counted.
 			isCounted: isCounted(role, destination) && moved.size === 1,
@@ -47,7 +50,11 @@ export async function recordComplaints(
 					recipient: {workspace_id: workspaceId, address, address_key: addressKey, message_id: source},
 					...one
 				}) => ({
-					...{id: eventWriter.newId('sup'), workspaceId, address, addressKey, source},
+					id: eventWriter.newId('sup'),
+					workspaceId,
+					address,
+					addressKey,
+					source,
 					reason: 'complaint',
 					createdAt: one.recordedAt,
 				}),

@@ -70,7 +70,9 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}:
 		return [{item, via, recipient, report: saidOf(reports, recipient)}];
 	}
 	return recipientsNamed(messages.get(id) ?? [], reports).map(each => ({
-		...{item, via, recipient: each.recipient},
+		item,
+		via,
+		recipient: each.recipient,
 		report: saidOf(each.reports, each.recipient),
 	}));
 }

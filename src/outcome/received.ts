@@ -20,15 +20,13 @@ export async function recordReceived(
 	await notify(
 		trx,
 		fresh.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
-			...{
-				type: 'received',
-				workspaceId,
-				messageId: inReplyTo,
-				recipient: null,
-				at: receivedAt,
-				detail,
-				keptFor: id,
-			},
+			type: 'received',
+			workspaceId,
+			messageId: inReplyTo,
+			recipient: null,
+			at: receivedAt,
+			detail,
+			keptFor: id,
 		})),
 		eventWriter,
 	);

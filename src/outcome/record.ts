@@ -133,7 +133,9 @@ function reportedMessages(applied: readonly JudgedTry[], written: Written, repor
 
 function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedTry) {
 	return {
-		...{recipientId: recipient.id, n, attempts},
+		recipientId: recipient.id,
+		n,
+		attempts,
 		isCounted: n > recipient.attempts,
 		isRelayed: outcome.kind === 'relayed',
 	};

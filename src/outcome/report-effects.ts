@@ -215,7 +215,7 @@ async function move(
 	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
 }
 
-/** `counts` means that the report changed the recipient's state. */
+/** `hasChangedState` means that the report changed the recipient's state. */
 function toEvent(
 	matched: MatchedReport,
 	id: string,
@@ -326,9 +326,16 @@ async function engage(
 		trx,
 		eventWriter,
 		engaged.map(({one: {recipient, report, item}, event}) => ({
-			...{recipient, type: event, url: event === 'clicked' ? report.reason : ''},
-			...{n: 1, machineN: 0, machine: false, userAgent: null},
-			...{firstAt: item.inbound.receivedAt, lastAt: item.inbound.receivedAt, recordedAt: item.at},
+			recipient,
+			type: event,
+			url: event === 'clicked' ? report.reason : '',
+			n: 1,
+			machineN: 0,
+			machine: false,
+			userAgent: null,
+			firstAt: item.inbound.receivedAt,
+			lastAt: item.inbound.receivedAt,
+			recordedAt: item.at,
 		})),
 	);
 	return engaged;

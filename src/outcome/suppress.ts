@@ -16,8 +16,13 @@ export const hardBounceOf = (
 	at: string,
 	id: string,
 ): NewSuppression => ({
-	...{id, workspaceId: workspace_id, address, addressKey: address_key},
-	...{reason: 'hard_bounce', source: message_id, createdAt: at},
+	id,
+	workspaceId: workspace_id,
+	address,
+	addressKey: address_key,
+	reason: 'hard_bounce',
+	source: message_id,
+	createdAt: at,
 });
 
 /**

@@ -174,7 +174,9 @@ export async function readChoices(
 	return {
 		choices: topics
 			.map(({code, name, description, required_at}) => ({
-				...{code, name, description},
+				code,
+				name,
+				description,
 				isRequired: required_at !== null,
 				isOut: left?.get(code)?.until === null,
 			}))

@@ -306,7 +306,7 @@ function hostsDecideRetry({byMx, other}: Destinations): boolean {
 	return [...byMx.values()].some(({retry}) => retry !== other.retry);
 }
 
-/** Returns the longest wait of any schedule in use, in milliseconds. `usual` is the one from the settings. */
+/** Returns the longest wait of any schedule in use, in milliseconds. `defaultSchedule` is the one from the settings. */
 export function maxWaitOfAll(destinations: Destinations, defaultSchedule: RetrySchedule): number {
 	return Math.max(
 		...ownRetries(destinations).map(({schedule}) => maxWait(schedule ?? defaultSchedule)),
@@ -314,7 +314,7 @@ export function maxWaitOfAll(destinations: Destinations, defaultSchedule: RetryS
 	);
 }
 
-/** Returns the shortest lifetime of any destination, in milliseconds, or `usual` if none is shorter. */
+/** Returns the shortest lifetime of any destination, in milliseconds, or `defaultLifetime` if none is shorter. */
 export function minLifetimeOf(destinations: Destinations, defaultLifetime: number): number {
 	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? defaultLifetime), defaultLifetime);
 }

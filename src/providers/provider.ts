@@ -140,8 +140,14 @@ export function parseFeedbackType(value: unknown): string {
 
 /** The values of an event that says nothing else. */
 export const none = {
-	...{recipient: null, code: null, status: null, host: null, verdict: null},
-	...{refs: [], messageIds: [], providerIds: []},
+	recipient: null,
+	code: null,
+	status: null,
+	host: null,
+	verdict: null,
+	refs: [],
+	messageIds: [],
+	providerIds: [],
 };
 
 /** Parses a reply code, or returns `null`. */

@@ -5,7 +5,14 @@ import {generic, mailgun, sendgrid} from './signed.ts';
 import {brevo, mailjet, postmark, sparkpost} from './unsigned.ts';
 
 export const providers: Readonly<Record<ProviderName, Provider>> = {
-	...{ses, sendgrid, mailgun, postmark, brevo, mailjet, sparkpost, generic},
+	ses,
+	sendgrid,
+	mailgun,
+	postmark,
+	brevo,
+	mailjet,
+	sparkpost,
+	generic,
 };
 
 /** A field that occurs only in this provider's events or their envelope. */

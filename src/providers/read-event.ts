@@ -44,7 +44,12 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 }
 
 const noClues: Clues = {
-	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},
+	addressees: [],
+	envelopeIds: [],
+	refs: [],
+	messageIds: [],
+	returnPaths: [],
+	unsubscribeAddresses: [],
 };
 
 /** Extracts the codes of a refusal if the provider leaves them in the reply, and reduces the text to the reply. */
@@ -60,8 +65,17 @@ function withReply(event: ProviderEvent): ProviderEvent {
 function toReport(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
 	const {recipient, status, code, host, text, feedbackType = null} = event;
 	return {
-		...{recipient, originalRecipient: null, status, code, host, feedbackType},
-		...{type: 'none', category: null, suppresses: false, rule: null, matched: null},
+		recipient,
+		originalRecipient: null,
+		status,
+		code,
+		host,
+		feedbackType,
+		type: 'none',
+		category: null,
+		suppresses: false,
+		rule: null,
+		matched: null,
 		// A truncated URL would lead elsewhere.
 		reason: event.what === 'clicked' ? withoutControls(text) : findReason(text),
 		...judged(event, takes, classify),

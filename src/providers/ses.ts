@@ -82,7 +82,9 @@ function said(event: Fields): readonly Said[] {
 		case 'DeliveryDelay': {
 			const {delayedRecipients, delayType} = fieldsOf(event.deliveryDelay);
 			return addressed(delayedRecipients).map(({recipient, diagnostic, status}) => ({
-				...{what: 'deferred', recipient, status},
+				what: 'deferred',
+				recipient,
+				status,
 				text: diagnostic || textOf(delayType),
 			}));
 		}
@@ -110,7 +112,8 @@ function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[]
 			: isGeneral && diagnostic === '' && !status
 				? 'other'
 				: 'bounced',
-		...{recipient, status},
+		recipient,
+		status,
 		text: diagnostic || `${textOf(bounceType)} ${textOf(bounceSubType)}`,
 		verdict: bounceType === 'Permanent' ? 'permanent' : 'transient',
 	}));
@@ -191,7 +194,10 @@ export function readSns(body: unknown): SnsMessage | null {
 		return null;
 	}
 	return {
-		...{type, topic: textOf(fields.TopicArn), certificateUrl, subscribeUrl},
+		type,
+		topic: textOf(fields.TopicArn),
+		certificateUrl,
+		subscribeUrl,
 		isRecent: now => isRecent(Date.parse(textOf(fields.Timestamp)), now, snsMs),
 		isSignedBy(pem, now) {
 			try {

@@ -46,9 +46,11 @@ export const suppressionLists = {
 		at: ({stream}) =>
 			`https://api.postmarkapp.com/message-streams/${encodeURIComponent(stream)}/suppressions/dump?SuppressionReason=`,
 		lists: {
-			...{HardBounce: 'hard_bounce', SpamComplaint: 'complaint'},
+			HardBounce: 'hard_bounce',
+			SpamComplaint: 'complaint',
 			'ManualSuppression&Origin=Recipient': 'unsubscribe',
-			...{'ManualSuppression&Origin=Customer': 'manual', 'ManualSuppression&Origin=Admin': 'manual'},
+			'ManualSuppression&Origin=Customer': 'manual',
+			'ManualSuppression&Origin=Admin': 'manual',
 		},
 		headers: key => ({'x-postmark-server-token': key}),
 		relay: /^smtp(-broadcasts)?\.postmarkapp\.com$/,
@@ -60,7 +62,8 @@ export const suppressionLists = {
 	mailgun: {
 		at: ({region, domain = ''}) => `https://api.${regional(region)}mailgun.net/v3/${encodeURIComponent(domain)}/`,
 		lists: {
-			...{'bounces?limit=500': 'hard_bounce', 'complaints?limit=500': 'complaint'},
+			'bounces?limit=500': 'hard_bounce',
+			'complaints?limit=500': 'complaint',
 			'unsubscribes?limit=500': 'unsubscribe',
 		},
 		headers: key => ({authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`}),
@@ -74,8 +77,10 @@ export const suppressionLists = {
 	sendgrid: {
 		at: ({region}) => `https://api.${regional(region)}sendgrid.com/v3/suppression/`,
 		lists: {
-			...{'bounces?limit=500': 'hard_bounce', 'invalid_emails?limit=500': 'hard_bounce'},
-			...{'spam_reports?limit=500': 'complaint', 'unsubscribes?limit=500': 'unsubscribe'},
+			'bounces?limit=500': 'hard_bounce',
+			'invalid_emails?limit=500': 'hard_bounce',
+			'spam_reports?limit=500': 'complaint',
+			'unsubscribes?limit=500': 'unsubscribe',
 		},
 		headers: key => ({authorization: `Bearer ${key}`}),
 		relay: /^smtp\.(eu\.)?sendgrid\.net$/,

@@ -35,8 +35,8 @@ export type ComposedMessage = {
 };
 
 /**
- * Why a message could not be prepared. With `waitMs`, preparing it can be attempted again after that time. With `ours`,
- * the message is not the cause, so it does not count as an attempt.
+ * Why a message could not be prepared. With `waitMs`, preparing it can be attempted again after that time. With
+ * `isOurs`, the message is not the cause, so it does not count as an attempt.
  */
 export type Unmade = {
 	readonly reason: string;
@@ -101,7 +101,7 @@ export type AttemptsOptions = {
 	readonly observer: Pick<QueueObserver, 'faulted' | 'storeFailed'>;
 };
 
-/** A finished attempt before it is evaluated. `made` is `null` if the message was not rendered. */
+/** A finished attempt before it is evaluated. `rendered` is `null` if the message was not rendered. */
 type Ended = Pick<JudgedTry, 'result' | 'rendered'>;
 type UnjudgedAttempt = Ended & Pick<JudgedTry, 'crashes'>;
 

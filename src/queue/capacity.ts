@@ -32,8 +32,12 @@ const backlogShare = 0.5;
  */
 const lateShare = 1 / 3;
 const slotShare: Record<Rank, number> = {
-	...{high: 1, highBacklog: lateShare, fresh: 1},
-	...{mixed: 0.75, backlog: lateShare, low: lateShare},
+	high: 1,
+	highBacklog: lateShare,
+	fresh: 1,
+	mixed: 0.75,
+	backlog: lateShare,
+	low: lateShare,
 };
 
 const rows = () => ({new: new Row(), late: new Row()});

@@ -188,7 +188,10 @@ export class DestinationQueues {
 		this.#wake(queue, now);
 	}
 
-	/** Returns the next queue whose route is to be looked up. `backlog` also allows mail that was attempted before. */
+	/**
+	 * Returns the next queue whose route is to be looked up. `shouldIncludeBacklog` also allows mail that was attempted
+	 * before.
+	 */
 	nextToFind(shouldIncludeBacklog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
 		return this.#lookUps.next(shouldIncludeBacklog, may);
 	}

@@ -55,8 +55,12 @@ export function laneAt({lanes}: Site, workspaceId: string): Lane {
 	}
 	const lane: Lane = {
 		ready: {
-			...{high: new Set(), highBacklog: new Set(), fresh: new Set()},
-			...{mixed: new Set(), backlog: new Set(), low: new Set()},
+			high: new Set(),
+			highBacklog: new Set(),
+			fresh: new Set(),
+			mixed: new Set(),
+			backlog: new Set(),
+			low: new Set(),
 		},
 		passed: {normal: 0, low: 0},
 		claiming: {normal: 0, low: 0},

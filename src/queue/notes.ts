@@ -165,7 +165,7 @@ function isSameTime(one: number | null, other: number | null): boolean {
 /** Why a queue's mail is not claimed, and until when in monotonic milliseconds (`null` if unknown). */
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
-/** Returns why a queue is waiting. `most` is the maximum number of recipients in flight. */
+/** Returns why a queue is waiting. `max` is the maximum number of recipients in flight. */
 function waitOf(queue: DestinationQueue, max: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {

@@ -33,7 +33,7 @@ export type MakeResult =
 export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
 
 /**
- * `tookLong` means that the job failed and delayed other mail. The result is `null` if the job was not run because a
+ * `wasSlow` means that the job failed and delayed other mail. The result is `null` if the job was not run because a
  * message of the same version failed just before it.
  */
 export type RendererResult = (MakeResult & {readonly wasSlow?: boolean}) | null;

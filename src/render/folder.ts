@@ -104,8 +104,8 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 }
 
 /**
- * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `absent`, a missing
- * folder counts as empty.
+ * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `mayBeAbsent`, a
+ * missing folder counts as empty.
  */
 async function namesIn(folder: string, problems: FolderProblem[], mayBeAbsent = false): Promise<string[] | null> {
 	try {

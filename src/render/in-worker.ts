@@ -78,7 +78,7 @@ function keepIdle(file: URL, thread: Thread): void {
  * Runs one job in a thread of its own, with limits on time and memory, so that no template can block the caller or
  * exhaust its memory.
  *
- * @param file a module that calls `answer`
+ * @param file a module that calls `processInputs`
  * @param input the input of its work, which is copied
  */
 export async function inWorker<Result>(file: URL, input: unknown, options: WorkerOptions): Promise<Ended<Result>> {
@@ -225,7 +225,9 @@ export async function compileAndCheck({sources, layouts, checked}: CheckedJob, t
 }
 
 const spentAt = (field: string, spent: 'time' | 'memory'): Violation => ({
-	...{field, line: 1, column: 1},
+	field,
+	line: 1,
+	column: 1,
 	message: `takes too ${spent === 'time' ? 'long' : 'much memory'} to compile`,
 });
 
@@ -245,7 +247,9 @@ export async function renderInWorker(
 	clocks: WorkClocks = systemClocks,
 ): Promise<RenderResult> {
 	const ended = await inWorker<RenderResult>(renderWorker, job, {
-		...{timeoutMs, limits: renderLimits, clocks},
+		timeoutMs,
+		limits: renderLimits,
+		clocks,
 	});
 	return ended.ok
 		? ended.result

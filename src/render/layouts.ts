@@ -54,7 +54,9 @@ function put(
 	{file, text, content, trail}: Text,
 ): Violation | null {
 	const faultAt = (offset: number, message: string): Violation => ({
-		...{field: part.field, message, ...positionAt(text, offset)},
+		field: part.field,
+		message,
+		...positionAt(text, offset),
 		...(file !== null && {file}),
 	});
 	let tokens: LiquidToken[];

@@ -29,7 +29,7 @@ export function isValidTimezone(text: string): boolean {
 
 /**
  * Yields a tag and its parents by truncation, as in the lookup of RFC 4647 §3.4: `zh-Hant-TW`, `zh-Hant`, `zh`. With
- * `scripts`, the tags that it implies precede the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
+ * `usesScripts`, the tags that it implies precede the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
  */
 function* lookupChain(locale: string, usesScripts: boolean): Generator<string> {
 	let tag = locale.toLowerCase();

@@ -9,26 +9,41 @@ const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
 /** Block elements that html-to-text does not handle as such by default. */
 const lineElements = [
-	...[
-		'address',
-		'caption',
-		'center',
-		'dd',
-		'details',
-		'dialog',
-		'dir',
-		'dl',
-		'dt',
-		'fieldset',
-		'figcaption',
-		'figure',
-	],
-	...['hgroup', 'legend', 'li', 'menu', 'optgroup', 'option', 'search', 'summary', 'textarea', 'tr'],
+	'address',
+	'caption',
+	'center',
+	'dd',
+	'details',
+	'dialog',
+	'dir',
+	'dl',
+	'dt',
+	'fieldset',
+	'figcaption',
+	'figure',
+	'hgroup',
+	'legend',
+	'li',
+	'menu',
+	'optgroup',
+	'option',
+	'search',
+	'summary',
+	'textarea',
+	'tr',
 ];
 /** Elements to skip. Hidden elements include the preview text, which only repeats the message. */
 const unseen = [
-	...['head', 'style', 'script', 'title', 'template', 'datalist', 'iframe'],
-	...['[hidden]', '[style*="display:none" i]', '[style*="display: none" i]'],
+	'head',
+	'style',
+	'script',
+	'title',
+	'template',
+	'datalist',
+	'iframe',
+	'[hidden]',
+	'[style*="display:none" i]',
+	'[style*="display: none" i]',
 ];
 
 /** A placeholder word for an empty cell. */
@@ -70,7 +85,7 @@ const toText = compile({
 
 const convert = (html: string): string => toText(html).replaceAll(noWord, '');
 
-/** Caches `saysNothing`, which is called for a node by each of its ancestors. */
+/** Caches `isBlank`, which is called for a node by each of its ancestors. */
 const silent = new WeakMap<DomNode, boolean>();
 
 function isBlank(node: DomNode): boolean {

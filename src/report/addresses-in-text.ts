@@ -12,12 +12,12 @@ const plain = /[a-z0-9]/i;
 // Host names have no `_`, yet mail is addressed to domains that do.
 const domainPart = /[\p{L}\p{N}\p{M}\p{Cs}._-]/u;
 const opened = /<[^\s<>()[\]",;:@\\\p{Cc}]{1,128}$/u;
-const closed = /^@([\p{L}\p{N}\p{M}\p{S}._-]{1,253}?)[.-]{0,4}>/u;
+const closed = /^@((?:(?![<>])[\p{L}\p{N}\p{M}\p{S}._-]){1,253}?)[.-]{0,4}>/u;
 // The rest of this label and the start of another one. A host name may mix scripts; a sentence does not go on that way.
 const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
 
 /**
- * Returns the addresses in a text with their positions, at most `most`. Addresses may be bare, in angle brackets or
+ * Returns the addresses in a text with their positions, at most `max`. Addresses may be bare, in angle brackets or
  * quotes, after `rfc822;`, or followed by punctuation. A local part may be quoted, and a domain may be an address
  * literal. Takes linear time: it never looks further than an address can be long.
  */
@@ -32,7 +32,7 @@ export function findAddresses(text: string, max = maxAddresses): FoundAddress[] 
 	return addresses;
 }
 
-/** Returns the addresses in a text as written, at most `most`: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
+/** Returns the addresses in a text as written, at most `max`: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
 export function addressesIn(text: string, max = 20): string[] {
 	return findAddresses(text, max).map(({address}) => address);
 }

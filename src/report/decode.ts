@@ -2,7 +2,7 @@ import {isUtf8} from 'node:buffer';
 
 export type TransferEncoding = 'base64' | 'quoted-printable';
 
-/** Decodes a transfer encoding (RFC 2045 §6) to at most `most` octets. An unknown encoding counts as none. */
+/** Decodes a transfer encoding (RFC 2045 §6) to at most `max` octets. An unknown encoding counts as none. */
 export function decodeBody(body: Buffer, encoding: TransferEncoding | null, max: number): Buffer {
 	switch (encoding) {
 		case 'base64':

@@ -73,7 +73,11 @@ function signatureFrom(tags: ReadonlyMap<string, string>, domain: string, line: 
 		return null;
 	}
 	return {
-		...{domain, selector, identity, covered, line},
+		domain,
+		selector,
+		identity,
+		covered,
+		line,
 		algorithm: algorithm.toLowerCase() as Signature['algorithm'],
 		isHeaderRelaxed: headerForm.toLowerCase() === 'relaxed',
 		bodyForm: bodyForm.toLowerCase() as BodyForm,

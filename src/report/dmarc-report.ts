@@ -148,7 +148,10 @@ function countOf(record: XmlElement): DmarcCount | null {
 	const [dkim, spf] = [passes('dkim'), passes('spf')];
 	const disposition = textAt(evaluated, 'disposition').toLowerCase();
 	return {
-		...{ip, dkim, spf, n: Number(count)},
+		ip,
+		dkim,
+		spf,
+		n: Number(count),
 		disposition: dispositions.find(one => one === disposition) ?? 'none',
 		why: dkim || spf ? '' : overrideReason(record, evaluated),
 	};

@@ -349,7 +349,7 @@ const commonField =
 
 /**
  * Returns where the header of a message or part ends: at the first blank line. If a line before it is not a field and
- * no field follows, the blank line is missing and that line starts the body. Looks at `longest` octets.
+ * no field follows, the blank line is missing and that line starts the body. Looks at `maxLength` octets.
  */
 function headerEnd(bytes: Buffer, maxLength: number): number {
 	if (bytes[0] === lf) {

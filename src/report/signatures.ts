@@ -26,7 +26,9 @@ export type SignatureLimits = {
 
 /** The limits for a report, which anybody may send, and which costs more to verify than to read. */
 export const reportLimits: SignatureLimits = {
-	...{bytes: 512 * 1024, lines: 20_000, timeMs: 200},
+	bytes: 512 * 1024,
+	lines: 20_000,
+	timeMs: 200,
 	services: ['email'],
 };
 
@@ -35,7 +37,9 @@ export const tlsReportLimits: SignatureLimits = {...reportLimits, services: ['em
 
 /** The limits for a message to people. Its files may be large, so the time for hashing grows with its size. */
 export const letterLimits = (bytes: number): SignatureLimits => ({
-	...{...reportLimits, bytes: Number.POSITIVE_INFINITY, lines: 250_000},
+	...reportLimits,
+	bytes: Number.POSITIVE_INFINITY,
+	lines: 250_000,
 	timeMs: reportLimits.timeMs + (bytes / 1_000_000) * 20,
 });
 
@@ -106,7 +110,8 @@ export function verifySignatures(
 	const body = new SignedBody(raw, isOver);
 	const mail: SignedMail = {fields, body, answers, services: limits.services, now: clocks.clock.now()};
 	const verdicts = chosen.map(({signature, domain}) => ({
-		...{domain, result: signature === null ? 'permerror' : toResult(signature, mail)},
+		domain,
+		result: signature === null ? 'permerror' : toResult(signature, mail),
 	}));
 	return isOver() ? all('temperror') : verdicts;
 }

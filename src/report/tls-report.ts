@@ -10,9 +10,17 @@ const maxSessions = 999_999_999;
 /** Policies and results of RFC 8460 §4.3 and §4.4. Reports are untrusted, so other values share one count. */
 const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
 const resultTypes = [
-	...['starttls-not-supported', 'certificate-host-mismatch', 'certificate-expired', 'certificate-not-trusted'],
-	...['validation-failure', 'tlsa-invalid', 'dnssec-invalid', 'dane-required'],
-	...['sts-policy-fetch-error', 'sts-policy-invalid', 'sts-webpki-invalid'],
+	'starttls-not-supported',
+	'certificate-host-mismatch',
+	'certificate-expired',
+	'certificate-not-trusted',
+	'validation-failure',
+	'tlsa-invalid',
+	'dnssec-invalid',
+	'dane-required',
+	'sts-policy-fetch-error',
+	'sts-policy-invalid',
+	'sts-webpki-invalid',
 ];
 
 /**

@@ -47,7 +47,10 @@ const dayOf = (time: number): string => storeTime(time).slice(0, 10);
 
 /** What identifies a report, apart from its signer. Some reporters reuse an id for each day. */
 const identityOf = ({org, reportId, begin, end}: AggregateReport) => ({
-	...{org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
+	org,
+	report_id: reportId,
+	begin_at: storeTime(begin),
+	end_at: storeTime(end),
 });
 
 async function addToDomain(
@@ -78,7 +81,12 @@ async function addToDomain(
 	const there = isProven ? await provenGroups(trx, domainId, day) : new Set();
 	const fitted = fitCounts(report.counts, group => there.has(groupKey(group)), room);
 	const groups = fitted.counts.map(one => [
-		...[one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why, one.n],
+		one.ip,
+		Number(one.dkim),
+		Number(one.spf),
+		one.disposition,
+		one.why,
+		one.n,
 	]);
 	const head = {
 		domain_id: domainId,
@@ -122,7 +130,7 @@ async function provenGroups(trx: Knex.Transaction, domainId: string, day: string
 
 const dmarcKeys = ['ip', 'dkim', 'spf', 'disposition', 'why'];
 
-/** Adds a TLS report. `ours` has our names that reports may be about in addition to the names of domains. */
+/** Adds a TLS report. `ownNames` has our names that reports may be about in addition to the names of domains. */
 export async function addTlsReport(
 	trx: Knex.Transaction,
 	report: TlsReport,
@@ -244,8 +252,12 @@ export async function readDmarc(reader: Knex, query: DmarcQuery, limit: number) 
 		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),
 		sources: rows.map(
 			({ip, ...row}): DmarcSource => ({
-				...{ip, why: reasons.get(ip) ?? '', n: Number(row.n), aligned: Number(row.aligned)},
-				...{dkim: Number(row.dkim), spf: Number(row.spf)},
+				ip,
+				why: reasons.get(ip) ?? '',
+				n: Number(row.n),
+				aligned: Number(row.aligned),
+				dkim: Number(row.dkim),
+				spf: Number(row.spf),
 			}),
 		),
 	};

@@ -37,8 +37,15 @@ export async function findKey(reader: Knex, hash: string): Promise<KeyRow | unde
 		.join('workspaces as w', 'w.id', 'k.workspace_id')
 		.where({hash})
 		.first(
-			...['k.id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at'],
-			...['max_attachments', 'max_attachment_bytes'],
+			'k.id',
+			'workspace_id',
+			'mode',
+			'scopes',
+			'rate_limit',
+			'expires_at',
+			'revoked_at',
+			'max_attachments',
+			'max_attachment_bytes',
 		);
 	return row && {...row, scopes: JSON.parse(row.scopes)};
 }

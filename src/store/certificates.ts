@@ -40,8 +40,21 @@ export type FullCertificate = Certificate & {
 };
 
 const columns = [
-	...['name', 'not_before', 'not_after', 'issuer', 'directory', 'tried_directory', 'window_start', 'window_end'],
-	...['next_try_at', 'taken_until', 'tries', 'fault', 'wanted_at', 'unused', 'updated_at'],
+	'name',
+	'not_before',
+	'not_after',
+	'issuer',
+	'directory',
+	'tried_directory',
+	'window_start',
+	'window_end',
+	'next_try_at',
+	'taken_until',
+	'tries',
+	'fault',
+	'wanted_at',
+	'unused',
+	'updated_at',
 ];
 const namesAtOnce = 500;
 

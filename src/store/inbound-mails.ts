@@ -239,7 +239,7 @@ export async function hasInbound(reader: Knex, id: string, digest: string): Prom
 	return (await reader('inbound').where({id, digest}).first('id')) !== undefined;
 }
 
-/** Returns how many events of a workspace's own relays wait to be read, counted up to `most`. */
+/** Returns how many events of a workspace's own relays wait to be read, counted up to `max`. */
 export async function countUnreadEvents(reader: Knex, workspaceId: string, max: number): Promise<number> {
 	const unread = reader('inbound')
 		.whereNull('read_at')

@@ -40,9 +40,9 @@ export const maxScanned = 10_000;
 
 /** An index of all messages that match one criterion. It may contain others, which are read and left out. */
 type Lead = {
-	/** Returns roughly how many messages it has in a range of ids, at most `most`. */
+	/** Returns roughly how many messages it has in a range of ids, at most `max`. */
 	readonly count: (range: IdRange, max: number) => Promise<number>;
-	/** Returns their ids, newest first, at most `most`. */
+	/** Returns their ids, newest first, at most `max`. */
 	readonly read: (range: IdRange, max: number) => Promise<readonly string[]>;
 };
 
@@ -196,7 +196,7 @@ export async function scanRanges(
 const maxConcurrent = 2000;
 
 /**
- * Returns at most `wanted` messages of a range. `next` is where to continue after one page's share of messages has been
+ * Returns at most `limit` messages of a range. `next` is where to continue after one page's share of messages has been
  * read.
  */
 async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, limit: number): Promise<Scanned> {

@@ -89,7 +89,7 @@ const idLength = 30;
 /** Rows list up to a hundred messages. A count starts with as few rows as may contain everything to be counted. */
 const maxPerRow = 100;
 
-/** Returns roughly how many messages of a range a list has. Reads as few rows as contain `most`, and stops there. */
+/** Returns roughly how many messages of a range a list has. Reads as few rows as contain `max`, and stops there. */
 export async function countListed(reader: Knex, list: TermList, range: IdRange, max: number): Promise<number> {
 	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
 	let counted = 0;
@@ -116,7 +116,7 @@ export async function countListed(reader: Knex, list: TermList, range: IdRange, 
 
 const maxRows = 200;
 
-/** Returns the messages of a list, newest first, at most `most`. It may contain messages that were removed. */
+/** Returns the messages of a list, newest first, at most `max`. It may contain messages that were removed. */
 export async function readListed(
 	reader: Knex,
 	list: TermList,

@@ -143,8 +143,11 @@ const stored = toColumns('id workspaceId inReplyTo fault summary size receivedAt
 export async function insertReceived(trx: Knex.Transaction, messages: readonly NewReceived[]): Promise<NewReceived[]> {
 	const rows = messages.map(({summary, content, raw, ...mail}) =>
 		stored.valuesOf({
-			...{...mail, raw, size: raw.length},
-			...{summary: JSON.stringify(summary), content: JSON.stringify(content)},
+			...mail,
+			raw,
+			size: raw.length,
+			summary: JSON.stringify(summary),
+			content: JSON.stringify(content),
 		}),
 	);
 	const suffix = 'on conflict (inbound_id, workspace_id) do nothing returning id';

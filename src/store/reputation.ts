@@ -273,13 +273,13 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		const recipients = selectRecipients(reader, sample, await newestIn(reader, sample, state))
 			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
 			.select(reader.raw(`${queued} as queued`));
-		const waiting: Array<Omit<Refusal, 'waits'>> = await reader
+		const waiting: Array<Omit<Refusal, 'isQueued'>> = await reader
 			.from(recipients.as('rows'))
 			.whereNotNull('queued')
 			.whereNotNull('reply')
 			.select('destination', 'category', 'reply');
 		refusals.push(
-			...waiting.filter(({destination}) => isCounted(sample, destination)).map(one => ({...one, waits: true})),
+			...waiting.filter(({destination}) => isCounted(sample, destination)).map(one => ({...one, isQueued: true})),
 		);
 	}
 	return refusals;
@@ -328,7 +328,7 @@ export async function readLastTries(reader: Knex, sample: Sample): Promise<LastT
 	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
 	const last = `(select b.n from attempts as b where b.recipient_id = r.id and ${ofLast} order by b.n desc limit 1)`;
-	const rows: Array<Omit<LastTry, 'waits'> & {id: string; queued: string | null}> = await reader
+	const rows: Array<Omit<LastTry, 'isQueued'> & {id: string; queued: string | null}> = await reader
 		.with('newest', newestMessages(reader, sample))
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')
@@ -343,7 +343,7 @@ export async function readLastTries(reader: Knex, sample: Sample): Promise<LastT
 		.select(reader.raw(`${queued} as queued`));
 	// Of several conversations of an attempt, the last one counts.
 	const recipients = new Map(
-		rows.map(({id, queued: open, ...recipient}) => [id, {...recipient, waits: open !== null}]),
+		rows.map(({id, queued: open, ...recipient}) => [id, {...recipient, isQueued: open !== null}]),
 	);
 	return [...recipients.values()];
 }

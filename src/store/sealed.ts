@@ -182,7 +182,7 @@ export async function readSealed(reader: Knex): Promise<Array<{owner: string; se
 type Resealed = {readonly resealed: number; readonly damaged: readonly string[]; readonly last: string | null};
 
 /**
- * Reseals the secrets of up to `most` rows of a column with the vault's current key, in the order of the rows' keys.
+ * Reseals the secrets of up to `max` rows of a column with the vault's current key, in the order of the rows' keys.
  * Values sealed by that key stay, and so do values that cannot be opened (`damaged` has the keys of those rows).
  */
 export async function resealRows(

@@ -34,8 +34,8 @@ export type Store = {
 	/** SQLite's write-ahead log; `null` with PostgreSQL, which manages its own. */
 	readonly wal: WriteAheadLog | null;
 	/**
-	 * Files that must not be moved or replaced while a daemon runs: SQLite's own, and those in `beside`. Otherwise
-	 * empty.
+	 * Files that must not be moved or replaced while a daemon runs: SQLite's own, and those in `guardedFiles`.
+	 * Otherwise empty.
 	 */
 	readonly files: readonly OpenFile[];
 	/** Those of `files` that commits are written to. They are checked after each commit. */

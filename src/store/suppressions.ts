@@ -198,8 +198,14 @@ export async function findStatus(
 		.where('w.id', workspaceId)
 		.whereNull('w.deleted_at')
 		.first(
-			...['m.mode', 't.code as topicCode', 't.name as topicName', 't.description', 't.required_at as requiredAt'],
-			...['o.source as optOutSource', 's.reason', 's.source'],
+			'm.mode',
+			't.code as topicCode',
+			't.name as topicName',
+			't.description',
+			't.required_at as requiredAt',
+			'o.source as optOutSource',
+			's.reason',
+			's.source',
 		);
 }
 

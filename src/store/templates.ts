@@ -249,8 +249,10 @@ export async function insertVersion(
 		? template.whereNull('latest_version')
 		: template.where({latest_version: previous})
 	).update({
-		...{latest_version: version.version, updated_at: version.created_at},
-		...{uses: JSON.stringify(usesOfVersion(version.layout, variants)), uses_version: version.version},
+		latest_version: version.version,
+		updated_at: version.created_at,
+		uses: JSON.stringify(usesOfVersion(version.layout, variants)),
+		uses_version: version.version,
 	});
 	if (moved === 0) {
 		return false;

@@ -177,7 +177,9 @@ export function toEvents<Row extends StoredRow>({
 	return [
 		...before.map(([id, type, occurredAt = timeOf(id)]) => ({
 			...last,
-			...{id, type, occurredAt},
+			id,
+			type,
+			occurredAt,
 			...(type === 'queued' ? {recordedAt: occurredAt, detail: {}} : {detail: sentDetail(detail)}),
 		})),
 		{...last, detail},
@@ -211,7 +213,7 @@ const queuedOf = (recipient: string): string =>
 export const stateOf = (recipient: string): string =>
 	`case when ${queuedOf(recipient)} is null then ${recipient}.state else 'queued' end`;
 
-/** The columns that `shown` needs. */
+/** The columns that `withCurrentState` needs. */
 export const stateColumns = (recipient: string): string =>
 	`${recipient}.state, ${recipient}.state_at, ${queuedOf(recipient)} as queued_event`;
 
@@ -239,10 +241,7 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 }
 
 function toRow(one: ReturnType<typeof sharedRows>[number]): Row {
-	return [
-		...[one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt],
-		...[one.detail, one.earlier],
-	];
+	return [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail, one.earlier];
 }
 
 /** Returns a message's timeline, oldest first, after the event `after`, or from the start if it is `null`. */
@@ -434,7 +433,8 @@ export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[
 			.filter(({role}) => role === 'to')
 			.map(({id, message_id: messageId}) => ({
 				...queuedEvent(eventOf.get(id) as string),
-				...{messageId, recipientId: id},
+				messageId,
+				recipientId: id,
 			})),
 	);
 }

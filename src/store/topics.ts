@@ -359,7 +359,10 @@ async function withBars(
 		const pair = pairKey(workspaceId, row.addressKey);
 		const {topics, leftOther, pausedUntil} = toBars(optedOut.get(pair), now);
 		return {
-			...{...row, topics, leftOther, pausedUntil},
+			...row,
+			topics,
+			leftOther,
+			pausedUntil,
 			suppressed: suppressed.get(pair) === 'live',
 		};
 	});

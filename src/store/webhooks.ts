@@ -50,7 +50,7 @@ function present(connection: Knex): Knex.QueryBuilder {
 	return connection('webhook_endpoints').whereNull('deleted_at');
 }
 
-/** Returns `false` if the workspace already has `most` endpoints. */
+/** Returns `false` if the workspace already has `max` endpoints. */
 export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, max: number): Promise<boolean> {
 	// Locked because, on PostgreSQL, another node may add an endpoint at this moment.
 	await trx('workspaces').where({id: endpoint.workspaceId}).forUpdate().select('id');

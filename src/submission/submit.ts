@@ -261,8 +261,18 @@ type ReadMail =
 
 // RFC 5322 §3.6.
 const once: ReadonlySet<string> = new Set([
-	...['from', 'to', 'cc', 'reply-to', 'date', 'message-id', 'subject', 'in-reply-to', 'references'],
-	...['mime-version', 'content-type', 'content-transfer-encoding'],
+	'from',
+	'to',
+	'cc',
+	'reply-to',
+	'date',
+	'message-id',
+	'subject',
+	'in-reply-to',
+	'references',
+	'mime-version',
+	'content-type',
+	'content-transfer-encoding',
 ]);
 /** Hidden recipients, and senders: only the verified From is the sender. */
 const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
@@ -307,7 +317,8 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	return {
 		ok: true,
 		mail: {
-			...{from, replyTo: onlyMailbox(value('reply-to') ?? '')},
+			from,
+			replyTo: onlyMailbox(value('reply-to') ?? ''),
 			messageId: messageId !== null && isMessageId(messageId) ? messageId : null,
 			...wishes.wishes,
 			source,

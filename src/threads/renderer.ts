@@ -25,8 +25,8 @@ import {type Ingredients, MessageMaker, type Variant} from './make.ts';
  * The data with which a renderer is started.
  *
  * The folder holds the entry points of the worker threads. They connect a port to the code that does the work, which
- * comes from other folders; for this thread, `make.ts` renders, composes and signs messages. Threads get their data from
- * the main thread. Only `store-writer.ts` opens the store.
+ * comes from other folders; for this thread, `make.ts` renders, composes and signs messages. Threads get their data
+ * from the main thread. Only `store-writer.ts` opens the store.
  */
 export type RendererData = {
 	readonly shared: SharedArrayBuffer;

@@ -49,7 +49,9 @@ const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, cloc
 let classify = createClassify(bounceRules);
 const resolver = createResolver(dns);
 const client = new ProviderClient({
-	...{resolver, userAgent, ca: options.ca},
+	resolver,
+	userAgent,
+	ca: options.ca,
 	standIns: new Map(providerHosts),
 	// The same limit as for the reply to the final dot: without a response, the message may have been accepted.
 	limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, maxApiMs),

@@ -216,7 +216,7 @@ const readWaitMs = 1000;
 
 /**
  * Posts one request and waits for the status of the response. Interim responses (1xx) and the body do not matter. The
- * limit is for the whole exchange, not per gap. `reusable` tells whether the connection may serve another request.
+ * limit is for the whole exchange, not per gap. `isReusable` tells whether the connection may serve another request.
  */
 function exchange(
 	client: Client,

@@ -126,10 +126,10 @@ test('an unclosed quote affects only its own line', t => {
 	const file = ['h,i', '"open,', ...good, '"x"y,', '"also open'].join('\n');
 	const records = read(file, [7]);
 	t.is(records.length, 1 + 1 + 250 + 1 + 1);
-	t.deepEqual(records[1], {line: 2, fault: 'its quote is not closed', text: '"open,'});
+	t.deepEqual(records[1], {line: 2, problem: 'its quote is not closed', text: '"open,'});
 	t.deepEqual(records[2], {line: 3, cells: ['a0@x.test', '']});
-	t.deepEqual(records[252], {line: 253, fault: 'something follows its closing quote', text: '"x"y,'});
-	t.deepEqual(records[253], {line: 254, fault: 'its quote is not closed', text: '"also open'});
+	t.deepEqual(records[252], {line: 253, problem: 'something follows its closing quote', text: '"x"y,'});
+	t.deepEqual(records[253], {line: 254, problem: 'its quote is not closed', text: '"also open'});
 });
 
 test('an endless line uses no memory, and reading continues after it', t => {
@@ -138,7 +138,7 @@ test('an endless line uses no memory, and reading continues after it', t => {
 	const long = 'x'.repeat(100_000);
 	const faults = Array.from({length: 100}, () => reader.push(long)).flat();
 	t.is(faults.length, 1);
-	t.like(faults[0], {line: 2, fault: 'it is longer than 65536 characters', text: 'x'.repeat(200)});
+	t.like(faults[0], {line: 2, problem: 'it is longer than 65536 characters', text: 'x'.repeat(200)});
 	t.deepEqual(reader.push('\nc,d\n'), [{line: 3, cells: ['c', 'd']}]);
 	t.deepEqual(reader.end(), []);
 });

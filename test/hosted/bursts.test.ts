@@ -12,7 +12,7 @@ function click(url: string, more: Partial<Hit> = {}): Hit {
 	return {...whose, type: 'clicked', url, ...counted, ...more};
 }
 
-function start(options: {quietMs?: number; maxMs?: number; most?: number} = {}) {
+function start(options: {quietMs?: number; maxMs?: number; max?: number} = {}) {
 	const passed: Hit[] = [];
 	const news = new EventEmitter();
 	const pass = (hit: Hit) => {
@@ -55,7 +55,7 @@ test('a burst ends if no other link follows, or after its maximum duration', asy
 });
 
 test('passes clicks beyond the limit on at once', t => {
-	const {bursts, passed} = start({most: 1});
+	const {bursts, passed} = start({max: 1});
 	bursts.add(click('b', {from: '192.0.2.1'}));
 	bursts.add(click('c', {from: '192.0.2.2'}));
 	t.deepEqual(shown(passed), [['c', 1, 1]]);

@@ -20,7 +20,7 @@ const hit = (messageId: string, more: Partial<Hit> = {}): Hit => ({
 });
 
 /** A collector whose store responds when the test says so. */
-function start(options: {most?: number; retryMs?: number} = {}) {
+function start(options: {max?: number; retryMs?: number} = {}) {
 	const written: Hit[] = [];
 	const errors: unknown[] = [];
 	const lost: number[] = [];
@@ -74,7 +74,7 @@ test('merges hits of the same link while one is being written', async t => {
 });
 
 test('writes few hits at a time, and reports those lost beyond the limit', async t => {
-	const {collector, lost, store, total, release} = start({most: 300});
+	const {collector, lost, store, total, release} = start({max: 300});
 	store.open = false;
 	for (let n = 0; n < 1000; n++) {
 		collector.add(hit(`msg_${n}`));

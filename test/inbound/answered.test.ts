@@ -44,7 +44,7 @@ async function prepare(store: Store) {
 	const options = {reader: store.reader, links, pastId: createPastIds(), publicUrl: ''};
 	const receive = async (answers: readonly string[], receivedAt = storeTime(0)) => {
 		const cameIn = {id: randomBytes(8).toString('hex'), rcptTo: [inbox], mailFrom: 'ada@example.net', receivedAt};
-		const reading = {letter: {...unreadLetter('x'), fault: null, answers}, verdicts: unjudged};
+		const reading = {message: {...unreadLetter('x'), fault: null, answers}, verdicts: unjudged};
 		const [received] = await toReceived(
 			options,
 			cameIn as unknown as StoredInbound,
@@ -63,7 +63,7 @@ storeTest(test, 'matches a quoted address like an unquoted one, whatever deliver
 	const replyAddress = `${links.replyLocal(id, 'ada@example.net')}@bounce.shop.example`;
 	const quoted = [replyAddress, inbox].map(address => address.replace(/^[^@]+/, '"$&"'));
 	const cameIn = {id: 'in1', rcptTo: quoted, mailFrom: 'ada@example.net', receivedAt: storeTime(0)};
-	const reading = {letter: {...unreadLetter('x'), fault: null}, verdicts: unjudged};
+	const reading = {message: {...unreadLetter('x'), fault: null}, verdicts: unjudged};
 	const mails = await toReceived(options, cameIn as unknown as StoredInbound, reading as unknown as Reading, raw);
 	t.is(mails.length, 1);
 	t.is(mails[0]?.mail.inReplyTo, first);

@@ -4,7 +4,7 @@ import {createGarbage} from '../../src/kit/memory.ts';
 const hold = () => new WeakRef(Buffer.allocUnsafeSlow(1000));
 
 test.serial('collects garbage once the given number of bytes has been released', async t => {
-	const letGo = createGarbage({most: 1000, least: 1});
+	const letGo = createGarbage({max: 1000, min: 1});
 	const unused = hold();
 	letGo(999);
 	// A WeakRef created or read in this turn of the event loop keeps its value.
@@ -20,7 +20,7 @@ test.serial('collects garbage once the given number of bytes has been released',
 });
 
 test.serial('leaves small values to V8', async t => {
-	const letGo = createGarbage({most: 1000, least: 600});
+	const letGo = createGarbage({max: 1000, min: 600});
 	const unused = hold();
 	await new Promise(setImmediate);
 	letGo(599);

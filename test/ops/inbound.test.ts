@@ -84,6 +84,6 @@ storeTest(test, "the operator's addresses are no workspace's, whatever takes all
 	await add(owner, '*@in.shop.example');
 	const rcptTo = ['postmaster', 'abuse', 'fbl', 'dmarc', 'TLSRPT'].map(local => `${local}@in.shop.example`);
 	const options = {reader: store.reader, links: {readReplyLocal: () => null}};
-	const received = toReceived(options as never, {rcptTo} as never, {letter: null} as never, Buffer.alloc(0));
+	const received = toReceived(options as never, {rcptTo} as never, {message: null} as never, Buffer.alloc(0));
 	t.deepEqual(await received, []);
 });

@@ -254,9 +254,9 @@ test('fails on a removed template, retries an unavailable one, and postpones on 
 	t.true(busy?.ok, JSON.stringify(busy));
 	t.like(sealed, {
 		ok: false,
-		unmade: {message: 'The secret of dkm_1 in the store is damaged.', waitMs: 60_000, ours: true},
+		unmade: {message: 'The secret of dkm_1 in the store is damaged.', waitMs: 60_000, isOurs: true},
 	});
-	t.like(damaged, {ok: false, unmade: {waitMs: 60_000, ours: true}});
+	t.like(damaged, {ok: false, unmade: {waitMs: 60_000, isOurs: true}});
 	t.is(faults.length, 2);
 	t.true(good?.ok);
 	t.deepEqual(crashes, []);

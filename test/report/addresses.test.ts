@@ -31,6 +31,7 @@ const cases: ReadonlyArray<readonly [string, readonly string[]]> = [
 	['neko@ไทย.example', ['neko@ไทย.example']],
 	['an @ alone, a@ and @b', []],
 	['a@b@c', ['a@b']],
+	['550 <p@>>> RCPT To:<', []],
 ];
 
 for (const [text, addresses] of cases) {

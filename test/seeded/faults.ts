@@ -1,5 +1,5 @@
 /** A fault that somebody could make, and the tests that have to fail with it. */
-export type Problem = {
+export type Fault = {
 	readonly name: string;
 	/** A file of src. */
 	readonly file: string;
@@ -12,7 +12,7 @@ export type Problem = {
 };
 
 /** One of each promise whose loss would cost mail, money or trust. */
-export const faults: readonly Problem[] = [
+export const faults: readonly Fault[] = [
 	{
 		name: 'settle: what a relay accepted counts as delivered',
 		file: 'src/outcome/settle.ts',
@@ -95,15 +95,15 @@ export const faults: readonly Problem[] = [
 	{
 		name: 'bounces: every 5xx suppresses the address, whatever was refused',
 		file: 'src/bounce/classify.ts',
-		from: 'const hard = suppresses(category);',
-		to: 'const hard = facts.class === 5;',
+		from: 'const isHard = suppresses(category);',
+		to: 'const isHard = facts.class === 5;',
 		foundBy: ['test/bounce/code-table.test.ts'],
 	},
 	{
 		name: 'retries: the schedule begins with its second wait',
 		file: 'src/mail/retry.ts',
-		from: 'waits[failed.tries - 1]',
-		to: 'waits[failed.tries]',
+		from: 'waits[failed.attempts - 1]',
+		to: 'waits[failed.attempts]',
 		foundBy: ['test/mail/retry.test.ts'],
 	},
 	{
@@ -151,8 +151,8 @@ export const faults: readonly Problem[] = [
 	{
 		name: 'webhooks: one attempt more than the last',
 		file: 'src/mail/webhook.ts',
-		from: 'return made >= maxAttempts',
-		to: 'return made > maxAttempts',
+		from: 'return attemptCount >= maxAttempts',
+		to: 'return attemptCount > maxAttempts',
 		foundBy: ['test/mail/webhook.test.ts'],
 	},
 	{
@@ -180,7 +180,7 @@ export const faults: readonly Problem[] = [
 		name: 'pages: the first row of the next page is passed over',
 		file: 'src/api/paging.ts',
 		from: '(rows.at(-1)?.id ?? null)',
-		to: '(found.at(-1)?.id ?? null)',
+		to: '(results.at(-1)?.id ?? null)',
 		foundBy: ['test/api/suppressions.test.ts'],
 	},
 	{
@@ -207,8 +207,8 @@ export const faults: readonly Problem[] = [
 	{
 		name: 'login: one failed attempt more than the limit',
 		file: 'src/users/failed-log-ins.ts',
-		from: 'window.n >= most',
-		to: 'window.n > most',
+		from: 'window.n >= max',
+		to: 'window.n > max',
 		foundBy: ['test/users/failed-log-ins.test.ts'],
 	},
 	{

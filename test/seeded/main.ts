@@ -5,7 +5,7 @@ import path from 'node:path';
 import process from 'node:process';
 import {transform} from 'esbuild';
 import {withTestEnvironment} from '../test-environment.ts';
-import {faults, type Problem} from './faults.ts';
+import {type Fault, faults} from './faults.ts';
 
 // `npm run seeded`: puts thirty faults into a copy of the built program, one after the other, and says whether the
 // tests that should find each of them do. With arguments after `--` only the faults of these numbers, or with one of
@@ -17,7 +17,7 @@ const maxMsPerFile = 3 * 60_000;
 const copiedFolders = ['bin', 'dist/client', 'dist/migrations', 'dist/src', 'dist/test'];
 
 /** A fault with its number in the list and the compiled file that has it. */
-type Seed = {readonly n: number; readonly fault: Problem; readonly code: string};
+type Seed = {readonly n: number; readonly fault: Fault; readonly code: string};
 
 type Run = {readonly passed: boolean; readonly isLate: boolean; readonly output: string};
 
@@ -39,7 +39,7 @@ async function copyProject(): Promise<string> {
 const built = (file: string): string => path.join('dist', file.replace(/\.ts$/, '.js'));
 
 /** The compiled file with the fault in it. Throws where its text does not occur exactly once. */
-async function compileFault({name, file, from, to}: Problem): Promise<string> {
+async function compileFault({name, file, from, to}: Fault): Promise<string> {
 	const source = await readFile(file, 'utf8');
 	const [before, after, ...others] = source.split(from);
 	if (before === undefined || after === undefined || others.length > 0) {
@@ -106,7 +106,7 @@ async function sow(seeds: readonly Seed[], folder: string, env: NodeJS.ProcessEn
 }
 
 /** Whether a fault is one of those that the arguments name. */
-function isChosen(n: number, {name}: Problem, words: readonly string[]): boolean {
+function isChosen(n: number, {name}: Fault, words: readonly string[]): boolean {
 	return words.length === 0 || words.some(word => (/^\d+$/.test(word) ? Number(word) === n : name.includes(word)));
 }
 

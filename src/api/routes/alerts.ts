@@ -36,8 +36,15 @@ const fields = {
 	created_at: time,
 };
 const example = {
-	...{id: 'alr_01kaxq7w0c8m2v5t9d3f6h1j4n', way: 'mail', target: 'ops@shop.example', status: 'active', from: null},
-	...{on: ['domain_failed', 'webhook_dead'], error: null, muted_until: null, last_sent_at: null},
+	id: 'alr_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	way: 'mail',
+	target: 'ops@shop.example',
+	status: 'active',
+	from: null,
+	on: ['domain_failed', 'webhook_dead'],
+	error: null,
+	muted_until: null,
+	last_sent_at: null,
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 const alertSchema = Type.Object(fields, {examples: [example]});

@@ -93,7 +93,7 @@ const getDmarcRoute = apiRoute({
 	query: dmarcQuery,
 	async handle({query: {days}, ...call}, parts) {
 		const domain = await requireDomain(parts, call);
-		const review = () => parts.domains.reviewDmarc(domain, Number(days ?? dmarcPeriod.usual));
+		const review = () => parts.domains.reviewDmarc(domain, Number(days ?? dmarcPeriod.default));
 		return dmarcView(await parts.work.domainChecks.hold(domain.workspace_id, review));
 	},
 });

@@ -41,7 +41,10 @@ const fields = {
 	dmarc: verdict,
 	attachments: Type.Array(
 		Type.Object({
-			...{n: Type.Integer(), name: text('As named by its sender.'), type: Type.String(), size: Type.Integer()},
+			n: Type.Integer(),
+			name: text('As named by its sender.'),
+			type: Type.String(),
+			size: Type.Integer(),
 			content_id: text('The id by which the HTML refers to it, as in `cid:…`.'),
 			url: Type.String({description: 'The URL in this API. It requires a key.'}),
 		}),
@@ -54,15 +57,21 @@ const fields = {
 const at = '2026-06-09T10:15:30+00:00';
 const pass = {result: 'pass', domain: 'example.org'};
 const example = {
-	...{
-		id: 'rcv_01kaxq7w0c8m2v5t9d3f6h1j4n',
-		from: 'ada@example.org',
-		from_name: 'Ada',
-		to: ['support@in.shop.example'],
-	},
-	...{subject: 'Re: Your order 1042', in_reply_to: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', automatic: false},
-	...{spf: pass, dkim: pass, dmarc: pass, attachments: [], envelope_from: 'ada@example.org'},
-	...{size: 2210, problem: null, received_at: at},
+	id: 'rcv_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	from: 'ada@example.org',
+	from_name: 'Ada',
+	to: ['support@in.shop.example'],
+	subject: 'Re: Your order 1042',
+	in_reply_to: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	automatic: false,
+	spf: pass,
+	dkim: pass,
+	dmarc: pass,
+	attachments: [],
+	envelope_from: 'ada@example.org',
+	size: 2210,
+	problem: null,
+	received_at: at,
 };
 const receivedSchema = Type.Object(fields, {examples: [example]});
 const header = Type.Object({name: Type.String(), value: Type.String()});
@@ -257,7 +266,10 @@ function missing(): never {
 	throw apiError('not_found');
 }
 
-/** Returns the bytes of a received mail or of its attachment `file`. Received mail is always real, so a test key sees none. */
+/**
+ * Returns the bytes of a received mail or of its attachment `file`. Received mail is always real, so a test key sees
+ * none.
+ */
 async function openBytes(
 	reader: Knex,
 	{workspaceId, mode}: Caller,

@@ -138,8 +138,13 @@ const statsSchema = Type.Object(
 				rows: [
 					{
 						key: 'example.com',
-						...{accepted: 2100, delivered: 2084, bounced: 9, complained: 1},
-						...{opened: 940, clicked: 112, errored: 0},
+						accepted: 2100,
+						delivered: 2084,
+						bounced: 9,
+						complained: 1,
+						opened: 940,
+						clicked: 112,
+						errored: 0,
 					},
 				],
 				truncated: false,

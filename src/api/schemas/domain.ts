@@ -62,7 +62,7 @@ const example = {
 
 const days = Type.String({
 	format: 'day-count',
-	description: `The number of days to look back: 1 to ${dmarcPeriod.max}, ${dmarcPeriod.usual} by default.`,
+	description: `The number of days to look back: 1 to ${dmarcPeriod.max}, ${dmarcPeriod.default} by default.`,
 });
 export const dmarcQuery = Type.Object({days: Type.Optional(days)}, {additionalProperties: false});
 
@@ -92,7 +92,7 @@ const dmarcFields = {
 		name: Type.String({description: 'The name of the record.'}),
 		record: Type.String({description: 'The record to publish. It retains the other tags of the current one.'}),
 		why: Type.String(),
-		days: Type.Integer({description: `The days that the advice is based on: at least ${dmarcPeriod.usual}.`}),
+		days: Type.Integer({description: `The days that the advice is based on: at least ${dmarcPeriod.default}.`}),
 		cost: Type.Object(
 			{ours: Type.Integer(), others: Type.Integer()},
 			{description: 'Messages that `quarantine` or `reject` would have stopped, by signed reports.'},
@@ -111,13 +111,14 @@ export const dmarcSchema = Type.Object(dmarcFields, {
 			unsigned: 0,
 			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true, why: ''}],
 			advice: {
-				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
-				...{
-					change: true,
-					why: '2,310 of your 2,310 messages are aligned',
-					days: 30,
-					cost: {ours: 0, others: 0},
-				},
+				policy: 'none',
+				next: 'quarantine',
+				name: '_dmarc.shop.example',
+				record: 'v=DMARC1; p=quarantine',
+				change: true,
+				why: '2,310 of your 2,310 messages are aligned',
+				days: 30,
+				cost: {ours: 0, others: 0},
 			},
 			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},

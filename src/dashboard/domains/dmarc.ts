@@ -8,7 +8,7 @@ import type {Answer, Visit} from '../route.ts';
 
 const periods = [
 	{value: '7', label: '7 days'},
-	{value: '', label: `${dmarcPeriod.usual} days`},
+	{value: '', label: `${dmarcPeriod.default} days`},
 	{value: '90', label: '90 days'},
 ];
 const maxRows = 50;
@@ -19,7 +19,7 @@ export async function dmarcPage(
 	domain: Domain,
 	{domains}: Pick<DashboardParts, 'domains'>,
 ): Promise<Answer> {
-	const days = Number(periods.find(({value}) => value === query.get('days'))?.value || dmarcPeriod.usual);
+	const days = Number(periods.find(({value}) => value === query.get('days'))?.value || dmarcPeriod.default);
 	const sight = await domains.reviewDmarc(domain, days);
 	const to = `/domains/${domain.id}`;
 	return {

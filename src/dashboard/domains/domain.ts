@@ -72,7 +72,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		const isAsked = query.get('dns') === 'now';
 		const records = await findRecords(domain, keys, isAsked);
 		const hosts = [domain.name, returnPathHost(domain)];
-		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.usual, now));
+		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.default, now));
 		const next = domains.areChecked ? nextCheckAt(domain, keys, now) : null;
 		const to = `/domains/${domain.id}`;
 		return {
@@ -329,8 +329,8 @@ function tlsSection(rows: readonly TlsSum[]): Html {
 			{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
 		],
 		rows,
-		empty: html`<p>No report came in ${dmarcPeriod.usual} days.</p>`,
+		empty: html`<p>No report came in ${dmarcPeriod.default} days.</p>`,
 	});
-	const words = `Connections to hosts of this domain in the last ${dmarcPeriod.usual} days, as other mail systems report them. Failures come first.`;
+	const words = `Connections to hosts of this domain in the last ${dmarcPeriod.default} days, as other mail systems report them. Failures come first.`;
 	return section('TLS', html`<p class="soft">${words}</p>${shown}`);
 }

@@ -63,7 +63,10 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 		const keys = await sending.makeKeys(workspace.id);
 		const links = parseLinks(form);
 		const input = {
-			...{workspaceId: workspace.id, name, returnPathDomain, keys},
+			workspaceId: workspace.id,
+			name,
+			returnPathDomain,
+			keys,
 			links: links === null ? null : {host: links, ownHosts: sending.ownHosts},
 		};
 		const added = await change(trx => addDomain(trx, tools, vault, input));

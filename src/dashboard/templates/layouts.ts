@@ -81,12 +81,10 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		const users = describeUsers(await readUses(reader, visit.workspace.id), layout);
 		const mayAct = visit.may('operator');
 		return {
-			...{
-				kind: 'page',
-				place: 'layouts',
-				title: `${layout.kind === 'layout' ? 'Layout' : 'Partial'} ${layout.name}`,
-				problem,
-			},
+			kind: 'page',
+			place: 'layouts',
+			title: `${layout.kind === 'layout' ? 'Layout' : 'Partial'} ${layout.name}`,
+			problem,
 			actions: html`<a class="button" href="${path}">All layouts</a>`,
 			content: html`<p>${users.length === 0 ? 'Nothing uses it yet.' : `Used by ${users.join(', ')}.`}</p>${changes}${
 				mayAct ? editor(layout, changes !== null) : texts(layout)

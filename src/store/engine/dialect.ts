@@ -289,8 +289,8 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 const keptFree = 0.1;
 
 /**
- * Returns at most this many free pages of SQLite's file to the file system. `given` tells whether it returned some,
- * `more` whether there are more. With PostgreSQL, this is the task of autovacuum.
+ * Returns at most this many free pages of SQLite's file to the file system. `hasReleased` tells whether it returned
+ * some, `hasMore` whether there are more. With PostgreSQL, this is the task of autovacuum.
  */
 export async function giveBackPages(
 	trx: Knex.Transaction,

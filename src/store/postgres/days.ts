@@ -76,7 +76,10 @@ export async function makeDays(
 async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 	const name = new Date(start).toISOString().slice(0, 10).replaceAll('-', '');
 	const bounds = tables.map(([table, key, prefix]) => ({
-		...{table, key, from: idFloor(prefix, start), to: idFloor(prefix, start + dayMs)},
+		table,
+		key,
+		from: idFloor(prefix, start),
+		to: idFloor(prefix, start + dayMs),
 	}));
 	const occupied = bounds.map(
 		({table, key, from, to}) => `exists (select from ${table}_other

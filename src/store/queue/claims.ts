@@ -271,8 +271,12 @@ async function claimDue(
 	const queues = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
 	const now = storeTime(times.at);
 	const bindings = claims.flatMap(({destination, workspaceId, priority, limit}) => [
-		...[destination, workspaceId, levelOf(priority), now],
-		...[workspaceId, limit],
+		destination,
+		workspaceId,
+		levelOf(priority),
+		now,
+		workspaceId,
+		limit,
 	]);
 	const max = claims.reduce((sum, {limit}) => sum + limit, 0);
 	return await claimThose(trx, options, {recipients: queues.join(' union all '), bindings, max}, times);

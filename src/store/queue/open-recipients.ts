@@ -33,8 +33,14 @@ export async function enqueue(trx: Knex.Transaction, recipients: readonly Waitin
 		trx,
 		'queue',
 		[
-			...['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
-			...['priority', 'send_at', 'expires_at', 'scheduled_message'],
+			'recipient_id',
+			'workspace_id',
+			'destination',
+			'next_attempt_at',
+			'priority',
+			'send_at',
+			'expires_at',
+			'scheduled_message',
 		],
 		recipients.map(queueRow),
 	);
@@ -42,8 +48,14 @@ export async function enqueue(trx: Knex.Transaction, recipients: readonly Waitin
 
 function queueRow(one: Waiting): Row {
 	return [
-		...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt, levelOf(one.priority)],
-		...[one.sendAt ?? null, one.expiresAt ?? null, (one.sendAt && one.messageId) ?? null],
+		one.recipientId,
+		one.workspaceId,
+		one.destination,
+		one.nextAttemptAt,
+		levelOf(one.priority),
+		one.sendAt ?? null,
+		one.expiresAt ?? null,
+		(one.sendAt && one.messageId) ?? null,
 	];
 }
 

@@ -109,8 +109,17 @@ export async function writeOutcomes(
 
 function outcomeRow(one: EndedTry): Row {
 	return [
-		...[one.recipientId, one.state, one.stateAt, one.attempts, one.sentAt, one.subject, one.category],
-		...[one.reply, one.crashes, one.queued, one.links],
+		one.recipientId,
+		one.state,
+		one.stateAt,
+		one.attempts,
+		one.sentAt,
+		one.subject,
+		one.category,
+		one.reply,
+		one.crashes,
+		one.queued,
+		one.links,
 	];
 }
 
@@ -159,20 +168,20 @@ function attemptRows({recipientId, n, isRelayed, attempts}: TriedOnce): Row[] {
 	for (const [position, one] of attempts.entries()) {
 		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null;
 		rows.push([
-			...[
-				recipientId,
-				n,
-				position,
-				one.at,
-				one.host,
-				one.ip,
-				one.tls,
-				one.phase,
-				one.code,
-				one.enhanced,
-				one.reply,
-			],
-			...[Math.round(one.ms), one.dialogue, providerId],
+			recipientId,
+			n,
+			position,
+			one.at,
+			one.host,
+			one.ip,
+			one.tls,
+			one.phase,
+			one.code,
+			one.enhanced,
+			one.reply,
+			Math.round(one.ms),
+			one.dialogue,
+			providerId,
 		]);
 	}
 	return rows;
