@@ -35,12 +35,12 @@ test('distinguishes records authenticated by DNSSEC from others', async t => {
 	});
 	const name = '_25._tcp.mx.example.test';
 	t.deepEqual(await tlsa(name), {kind: 'found', isAuthentic: true, records: [record], canonicalName: name});
-	t.like(await mx('example.test'), {kind: 'found', authentic: true, records: ['mx.example.test']});
-	t.like(await mx('plain.test'), {kind: 'found', authentic: false, records: ['mx.example.test']});
-	t.like(await a('mx.example.test'), {kind: 'found', authentic: true, records: ['192.0.2.1']});
-	t.like(await aaaa('mx.example.test'), {kind: 'nodata', authentic: true});
-	t.like(await tlsa('_25._tcp.gone.example.test'), {kind: 'nxdomain', authentic: true});
-	t.like(await tlsa('_25._tcp.plain.test'), {kind: 'nxdomain', authentic: false});
+	t.like(await mx('example.test'), {kind: 'found', isAuthentic: true, records: ['mx.example.test']});
+	t.like(await mx('plain.test'), {kind: 'found', isAuthentic: false, records: ['mx.example.test']});
+	t.like(await a('mx.example.test'), {kind: 'found', isAuthentic: true, records: ['192.0.2.1']});
+	t.like(await aaaa('mx.example.test'), {kind: 'nodata', isAuthentic: true});
+	t.like(await tlsa('_25._tcp.gone.example.test'), {kind: 'nxdomain', isAuthentic: true});
+	t.like(await tlsa('_25._tcp.plain.test'), {kind: 'nxdomain', isAuthentic: false});
 });
 
 test('follows aliases and does not trust a chain with an unsigned link', async t => {
@@ -49,8 +49,8 @@ test('follows aliases and does not trust a chain with an unsigned link', async t
 		'weak.test': {cname: 'mx.example.test'},
 		'mx.example.test': {a: ['192.0.2.1'], signed: true},
 	});
-	t.like(await a('alias.test'), {authentic: true, records: ['192.0.2.1'], canonicalName: 'mx.example.test'});
-	t.like(await a('weak.test'), {authentic: false, records: ['192.0.2.1']});
+	t.like(await a('alias.test'), {isAuthentic: true, records: ['192.0.2.1'], canonicalName: 'mx.example.test'});
+	t.like(await a('weak.test'), {isAuthentic: false, records: ['192.0.2.1']});
 });
 
 for (const [fault, code, timeoutMs] of [
@@ -73,7 +73,7 @@ test('reads a response that is too large for a packet over TCP', async t => {
 		'example.test': {tlsa: tlsaRecords, signed: true},
 		'cut.test': 'truncated',
 	});
-	t.like(await tlsa('example.test'), {kind: 'found', authentic: true, records: tlsaRecords});
+	t.like(await tlsa('example.test'), {kind: 'found', isAuthentic: true, records: tlsaRecords});
 	t.like(await mx('cut.test'), {kind: 'nodata'});
 });
 

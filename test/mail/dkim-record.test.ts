@@ -17,7 +17,7 @@ test('reads the same key in any spelling', t => {
 		`p=${publicKey.export({type: 'pkcs1', format: 'der'}).toString('base64')}`,
 	]) {
 		const record = parseDkimRecord(text);
-		t.like(record, {algorithm: 'rsa', fault: null, testing: false}, text);
+		t.like(record, {algorithm: 'rsa', problem: null, isTesting: false}, text);
 		t.true(record?.key?.equals(spki), text);
 	}
 });
@@ -32,13 +32,13 @@ test('reads the key from the record that mailctl proposes', t => {
 });
 
 test('reports revoked, invalid and testing keys', t => {
-	t.like(parseDkimRecord('v=DKIM1; p='), {key: null, fault: null});
-	t.like(parseDkimRecord(`p=${base64}; t=y:s`), {fault: null, testing: true});
-	t.like(parseDkimRecord(`p=${base64}; v=DKIM1`), {fault: 'its v= is not DKIM1 at the beginning'});
-	t.like(parseDkimRecord(`v=DKIM2; p=${base64}`), {fault: 'its v= is not DKIM1 at the beginning'});
-	t.like(parseDkimRecord(`v=DKIM1; h=sha1; p=${base64}`), {fault: 'its h= excludes sha256'});
-	t.like(parseDkimRecord(`v=DKIM1; s=tlsrpt; p=${base64}`), {fault: 'its s= excludes email'});
-	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, fault: 'its p= is not Base64'});
+	t.like(parseDkimRecord('v=DKIM1; p='), {key: null, problem: null});
+	t.like(parseDkimRecord(`p=${base64}; t=y:s`), {problem: null, isTesting: true});
+	t.like(parseDkimRecord(`p=${base64}; v=DKIM1`), {problem: 'its v= is not DKIM1 at the beginning'});
+	t.like(parseDkimRecord(`v=DKIM2; p=${base64}`), {problem: 'its v= is not DKIM1 at the beginning'});
+	t.like(parseDkimRecord(`v=DKIM1; h=sha1; p=${base64}`), {problem: 'its h= excludes sha256'});
+	t.like(parseDkimRecord(`v=DKIM1; s=tlsrpt; p=${base64}`), {problem: 'its s= excludes email'});
+	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, problem: 'its p= is not Base64'});
 });
 
 test('returns nothing for a text without a key', t => {

@@ -66,7 +66,7 @@ test('rejects an invalid policy', t => {
 		changed('604800', '12345678901'),
 		[...policy, ...many].join('\n'),
 	]) {
-		t.true('fault' in parsePolicy(text), text);
+		t.true('problem' in parsePolicy(text), text);
 	}
 });
 
@@ -88,7 +88,7 @@ test('ignores only the line if it is not a field or its mx is not a hostname', t
 			{mode: 'enforce', mx: ['*.example.net']},
 			line,
 		);
-		t.true('fault' in parsePolicy([version, mode, line, age].join('\n')), line);
+		t.true('problem' in parsePolicy([version, mode, line, age].join('\n')), line);
 	}
 });
 

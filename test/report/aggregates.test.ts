@@ -377,9 +377,9 @@ test('does not count folders in a zip archive as files', t => {
 		const folders = others.map(name => ({name, bytes: none}));
 		t.deepEqual(unpack(zipOf([...folders, file])), {ok: true, bytes: xml});
 		t.deepEqual(unpack(zipOf([file, ...folders])), {ok: true, bytes: xml});
-		t.like(unpack(zipOf(folders)), {fault: 'the archive has 0 files instead of one'});
+		t.like(unpack(zipOf(folders)), {problem: 'the archive has 0 files instead of one'});
 		t.like(unpack(zipOf([...folders, file, {name: 'b.xml', bytes: xml}])), {
-			fault: 'the archive has 2 files instead of one',
+			problem: 'the archive has 2 files instead of one',
 		});
 	}
 });

@@ -51,7 +51,7 @@ const fields = {
 	),
 	envelope_from: Type.String({description: 'The envelope sender. Empty for a bounce or another report.'}),
 	size: Type.Integer({description: 'The size in octets.'}),
-	problem: text('Why it could not be parsed, so that only `raw` has its content; `null` if it was parsed.'),
+	fault: text('Why it could not be parsed, so that only `raw` has its content; `null` if it was parsed.'),
 	received_at: time,
 };
 const at = '2026-06-09T10:15:30+00:00';
@@ -70,7 +70,7 @@ const example = {
 	attachments: [],
 	envelope_from: 'ada@example.org',
 	size: 2210,
-	problem: null,
+	fault: null,
 	received_at: at,
 };
 const receivedSchema = Type.Object(fields, {examples: [example]});
