@@ -3,6 +3,7 @@ import {simulatorWaitMs} from '../deliver/local-delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Retry} from '../mail/retry.ts';
+import type {Arrival} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
@@ -84,6 +85,13 @@ export class Engine {
 				}
 			});
 		}
+	}
+
+	/** Messages for these queues are being written. Claims submitted from now on may find them. */
+	arriving(queues: Iterable<Arrival>): void {
+		this.#rendering.prepare();
+		this.#delivery.prepare();
+		this.scheduler.arriving(queues);
 	}
 
 	/** Drops cached data that others may have changed. */

@@ -26,12 +26,12 @@ export class Rendering implements MessageRendering {
 	readonly #attached = new Permits(maxAttached);
 	readonly #letGo = createGarbage();
 
-	/** Starts the renderers. `publicUrl` is the base URL of links in messages. */
+	/** `publicUrl` is the base URL of links in messages. */
 	constructor(context: Context, publicUrl: string) {
 		const {store, vault, clock, settings} = context;
 		this.#context = context;
 		this.#signing = new Signing(store, vault, clock, settings);
-		this.#renderers = startRenderers(context, publicUrl, this.#signing);
+		this.#renderers = createRenderers(context, publicUrl, this.#signing);
 	}
 
 	async render(recipient: Claimed, priority: Priority): Promise<Rendered> {
@@ -48,6 +48,11 @@ export class Rendering implements MessageRendering {
 		const result = await this.#renderers.make(job, priority === 'high');
 		this.#letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 		return result.ok ? result : {ok: false, unmade: this.#maskUnmade(result.unmade, recipient)};
+	}
+
+	/** Starts a renderer. */
+	prepare(): void {
+		this.#renderers.prepare();
 	}
 
 	release({id}: Claimed): void {
@@ -94,8 +99,8 @@ export function openHiddenValues(context: VariablesContext, recipient: Claimed):
 	return variables === null ? null : findHiddenValues(recipient.data ?? '{}', variables);
 }
 
-/** Starts the threads that render, compose and sign. They request templates and keys by name. */
-function startRenderers(
+/** Creates the renderers: threads that render, compose and sign. They request templates and keys by name. */
+function createRenderers(
 	{settings, clock, store, keys, observer}: Context,
 	publicUrl: string,
 	signing: Pick<Signing, 'keys'>,

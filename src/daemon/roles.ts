@@ -93,7 +93,7 @@ export class Roles {
 
 	/** The writer has mail for these queues. */
 	arriving(queues: Iterable<Arrival>): void {
-		this.#engine?.scheduler.arriving(queues);
+		this.#engine?.arriving(queues);
 	}
 
 	/** Mail of these queues is stored. Other nodes may take what must wait here or is not delivered here. */

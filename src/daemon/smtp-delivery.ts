@@ -32,11 +32,11 @@ export class SmtpDelivery implements MessageDelivery {
 	/** The providers that post events about a workspace's mail; `null` stands for every workspace. */
 	#echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
 
-	/** Starts the SMTP workers. `silent` is called when a session with the site has received nothing for a while. */
+	/** `silent` is called when a session with the site has received nothing for a while. */
 	constructor(context: Context, silent: (site: string) => void) {
 		this.#context = context;
 		this.#noteRelayUse = createRelayUse(context);
-		this.#workers = startSmtpWorkers(context, silent);
+		this.#workers = createSmtpWorkers(context, silent);
 	}
 
 	async deliver(
@@ -70,6 +70,11 @@ export class SmtpDelivery implements MessageDelivery {
 		}
 		const hidden = openHiddenValues(this.#context, recipient);
 		return hidden === null ? result : maskResult(result, hidden);
+	}
+
+	/** Starts an SMTP worker. */
+	prepare(): void {
+		this.#workers.prepare();
 	}
 
 	async countDoubtful({id}: Claimed): Promise<number> {
@@ -145,8 +150,8 @@ function wireAddress(recipient: Claimed): string {
 	return parsed.address.wire;
 }
 
-/** Starts the threads that hold SMTP sessions. */
-function startSmtpWorkers(
+/** Creates the SMTP workers: threads that hold SMTP sessions. */
+function createSmtpWorkers(
 	{settings, clock, store, bounceRules, observer, version}: Context,
 	silent: (site: string) => void,
 ) {

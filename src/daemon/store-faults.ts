@@ -136,10 +136,13 @@ export function killIfStuck(seconds: number): void {
 	child.unref();
 }
 
+/** With fewer writes at once, the store's own connection is as quick, and a thread takes 25 MB. */
+const busyWrites = 16;
+
 /** How the daemon writes. `writer` replaces the store's own. */
 type Writing = {
 	readonly writer: Writer;
-	/** Starts the writer thread. Until it is ready, the store's own writer continues. */
+	/** Lets the writer thread start under load. Until it is ready, the store's own writer continues. */
 	readonly start: () => void;
 	/** Applies changed settings. */
 	readonly reload: () => void;
@@ -172,6 +175,7 @@ export function createWriting({
 	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
 	const thread = new WriterThread<WriterLive, WriterNews>({
 		own: store.writer,
+		startAt: busyWrites,
 		spawn: ended =>
 			new Worker(new URL('../threads/store-writer.js', import.meta.url), {
 				workerData: {

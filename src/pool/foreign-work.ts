@@ -23,7 +23,7 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	readonly bytesOf: (job: Job) => number;
 	/** Jobs of one kind probably take equally long. If one kills its thread, the waiting ones end with this result. */
 	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
-	/** Threads start with the first job and exit after this long without one (ms). If absent, they always run. */
+	/** Threads exit after this long without a job, in milliseconds. If absent, they run until `stop`. */
 	readonly restMs?: number | undefined;
 	/** Receives what a thread sends besides results. */
 	readonly receive?: (message: Message, respond: (order: Order) => void) => void;
@@ -66,7 +66,8 @@ const busyShare = 0.25;
 const atNone: Observation = {begun: 0, state: () => 'within'};
 
 /**
- * Threads for work on untrusted input. Each job has limits on time and memory, enforced from outside the thread. A job
+ * Threads for work on untrusted input. The first starts with the first job, and one more whenever those that run have
+ * a full batch each. Each job has limits on time and memory, enforced from outside the thread. A job
  * that killed its thread runs once more, alone, before it is given up; the jobs beside it start over. A job that got no
  * CPU time is left for later. Relies on workers that report their progress in shared memory. Never looks inside a job
  * or its result.
@@ -82,9 +83,6 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	constructor(options: ForeignWorkOptions<Job, Result, Order, Message>) {
 		this.#options = options;
 		this.#members = Array.from({length: options.count}, () => this.#newMember());
-		if (options.restMs === undefined) {
-			this.#start();
-		}
 	}
 
 	do(job: Job): Promise<WorkEnd<Result>> {
@@ -99,6 +97,13 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 				setImmediate(() => this.#feed());
 			}
 		});
+	}
+
+	/** Starts a thread, so that a job that follows soon finds it running. */
+	prepare(): void {
+		if (this.#watching === undefined && !this.#isStopped) {
+			this.#start(1);
+		}
 	}
 
 	/** Sends it to all threads. A thread that starts later must be started with it. */
@@ -168,8 +173,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	#feed(): void {
 		const {restMs} = this.#options;
 		clearTimeout(this.#idleTimer);
-		if (this.#waiting.length > 0 || restMs === undefined) {
-			this.#start();
+		if (this.#waiting.length > 0) {
+			this.#start(this.#countNeeded());
 		}
 		const running = this.#members.filter(({thread}) => thread.isRunning);
 		while (this.#waiting.length > 0 && running.length > 0) {
@@ -188,9 +193,15 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		}
 	}
 
-	#start(): void {
+	/** Returns how many threads the jobs need: as many as have a full batch, and one. */
+	#countNeeded(): number {
+		const jobs = this.#members.reduce((sum, {held}) => sum + held.length, this.#waiting.length);
+		return Math.floor(jobs / this.#options.batchSize) + 1;
+	}
+
+	#start(count: number): void {
 		this.#watching ??= setInterval(() => this.#watch(), watchMs).unref();
-		for (const {thread} of this.#members) {
+		for (const {thread} of this.#members.slice(0, count)) {
 			thread.start();
 		}
 	}

@@ -97,7 +97,12 @@ export class Renderers {
 		});
 	}
 
-	/** Prepares the message. `isUrgent` puts it before other mail of its workspace. */
+	/** Starts a renderer, so that a message that follows soon finds it running. */
+	prepare(): void {
+		this.#work.prepare();
+	}
+
+	/** Renders the message. `isUrgent` puts it before other mail of its workspace. */
 	async make(job: MakeJob, isUrgent = false): Promise<MakeResult> {
 		let isQuick = !this.#slowTemplates.needsLong(job.recipient.id);
 		for (;;) {

@@ -49,7 +49,8 @@ type SmtpWorkersOptions = ThreadOptions & {
 };
 
 /**
- * The SMTP workers: threads that hold the SMTP sessions and run no code written by others. A provider's connections are
+ * The SMTP workers: threads that hold the SMTP sessions and run no code written by others. A thread starts with its
+ * first recipient. A provider's connections are
  * divided evenly, and a recipient goes to the worker that has the fewest. What a dead thread had is rejected, so that
  * it is released to the queue.
  */
@@ -65,6 +66,11 @@ export class SmtpWorkers<Delivery extends Identified> {
 		this.#workers = Array.from({length: count}, () => this.#start(options));
 	}
 
+	/** Starts a worker, so that a recipient that follows soon finds it running. */
+	prepare(): void {
+		this.#workers[0]?.thread.start();
+	}
+
 	/** Rejects only if the thread dies or has an internal error. */
 	async deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
 		const sharing = sharers(this.#workers, site, connections);
@@ -75,6 +81,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 		const sizeOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
 		const worker = some.reduce((idlest, one) => (sizeOf(one) < sizeOf(idlest) ? one : idlest));
 		const precedence: Precedence = {isHigh, leaves: worker === sharing[0] ? leaves : 0};
+		worker.thread.start();
 		const job = {site, connections: share, delivery: delivery.precedence ? {...delivery, precedence} : delivery};
 		this.#workerOf.set(delivery.recipientId, worker);
 		worker.high += isHigh ? 1 : 0;
@@ -160,7 +167,6 @@ export class SmtpWorkers<Delivery extends Identified> {
 			ended: () => caller.end(new Error('The SMTP worker ended.')),
 		});
 		const worker: SmtpWorker<Delivery> = {caller, thread, allowed: new Map(), high: 0, recorded: []};
-		thread.start();
 		return worker;
 	}
 

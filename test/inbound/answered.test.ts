@@ -44,7 +44,7 @@ async function prepare(store: Store) {
 	const options = {reader: store.reader, links, pastId: createPastIds(), publicUrl: ''};
 	const receive = async (answers: readonly string[], receivedAt = storeTime(0)) => {
 		const cameIn = {id: randomBytes(8).toString('hex'), rcptTo: [inbox], mailFrom: 'ada@example.net', receivedAt};
-		const reading = {message: {...unreadLetter('x'), fault: null, answers}, verdicts: unjudged};
+		const reading = {message: {...unreadLetter('x'), fault: null, repliedTo: answers}, verdicts: unjudged};
 		const [received] = await toReceived(
 			options,
 			cameIn as unknown as StoredInbound,
