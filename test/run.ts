@@ -24,7 +24,7 @@ function sayNotShown(shown: string): number {
 
 // Many wait for daemons and mail servers that they start. More at once would starve those with a limit of time.
 const timeout = ['--timeout', '10m'];
-const quick = ['-c', '5', ...timeout];
+const quick = ['-c', '6', ...timeout];
 const slow = ['-c', '3', ...timeout];
 
 const given = process.argv.slice(2);
