@@ -102,7 +102,11 @@ test('starts under load, and not before it may', async t => {
 	start();
 	t.deepEqual(await burst(3, 2), ['here', 'here']);
 	let n = 10;
-	await waitFor('the thread writes', async () => (await burst((n += 3), 3)).every(where => where !== 'here'));
+	const isElsewhere = async () => {
+		n += 3;
+		return (await burst(n, 3)).every(where => where !== 'here');
+	};
+	await waitFor('the thread writes', isElsewhere);
 	t.deepEqual(await burst(1000, 1), ['thread, at first']);
 });
 
