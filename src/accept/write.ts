@@ -36,9 +36,9 @@ type AcceptWriteOptions = {
 };
 
 /**
- * Decides sends by the newest rows and writes the accepted ones, many in one transaction. It writes Idempotency-Keys,
- * usage, contacts, messages (each one is its own `accepted` event), attachments and recipients. An item is a single
- * send or all sends of a batch.
+ * Decides, by the newest rows, which sends are accepted, and writes these, many in one transaction. It writes
+ * Idempotency-Keys, usage, contacts, messages, attachments and recipients. A message row also serves as the `accepted`
+ * event, which has no row of its own. An item is a single send or all sends of a batch.
  */
 export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
 	const {clock, newId, keyRetention} = options;
@@ -57,17 +57,17 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 				() => readAddressees(trx, drafts.flatMap(toPairs)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(toPairs)),
 			);
-			const barred = new Barred({addressees, optedOut, deleted, now: storeTime(clock.now())});
+			const barred = new SendBlocks({addressees, optedOut, deleted, now: storeTime(clock.now())});
 			const judged = judgeAll(drafts, barred, newId);
-			// The time is read after the ids were created, so that nothing of a message is older than the message.
+			// The time is read after the ids were created, so that no row of a message is older than its id.
 			const now = clock.now();
 			const settled = await resolveKeys(trx, drafts, judged, {
 				now: storeTime(now),
 				expiredBefore: storeTime(now - keyRetention()),
 			});
-			const {results, over} = await holdToQuotas(trx, drafts, settled, now);
-			if (over.size > 0) {
-				await releaseRefused(trx, drafts, over);
+			const {results, over: overQuota} = await enforceQuotas(trx, drafts, settled, now);
+			if (overQuota.size > 0) {
+				await releaseRefused(trx, drafts, overQuota);
 			}
 			const entries = toEntries(drafts, results);
 			await insertNew(trx, entries, {addressees, barred, now: storeTime(now), newId});
@@ -98,15 +98,15 @@ function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: 
 }
 
 type Addressees = ReadonlyMap<string, Addressee>;
-/** What the rows of new messages are created from. */
-type Making = {
+/** What the functions below need to create the rows of new messages, besides the sends. */
+type RowContext = {
 	readonly addressees: Addressees;
-	readonly barred: Barred;
+	readonly barred: SendBlocks;
 	readonly now: string;
 	readonly newId: NewId;
 };
 
-async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], making: Making): Promise<void> {
+async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], making: RowContext): Promise<void> {
 	if (entries.length === 0) {
 		return;
 	}
@@ -114,7 +114,7 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 	await addRecipients(trx, toRecipients(entries, making), making);
 }
 
-/** What dashboard users send is recorded in the audit trail. */
+/** Records the sends of dashboard users in the audit trail. */
 async function recordSends(
 	trx: Knex.Transaction,
 	entries: readonly Entry[],
@@ -145,7 +145,7 @@ type Bars = {
 };
 
 /** Decides which addresses must not get mail now. */
-class Barred {
+class SendBlocks {
 	readonly #bars: Bars;
 
 	constructor(bars: Bars) {
@@ -153,7 +153,7 @@ class Barred {
 	}
 
 	/** Whether the workspace was deleted since the earlier checks. */
-	isGone({send}: Draft): boolean {
+	isWorkspaceDeleted({send}: Draft): boolean {
 		return this.#bars.deleted.has(send.workspaceId);
 	}
 
@@ -169,11 +169,11 @@ class Barred {
 	}
 }
 
-function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accepted[] {
+function judgeAll(drafts: readonly Draft[], barred: SendBlocks, newId: NewId): Accepted[] {
 	const judged: Accepted[] = [];
 	for (const draft of drafts) {
 		judged.push(
-			barred.isGone(draft)
+			barred.isWorkspaceDeleted(draft)
 				? refused('sending_paused')
 				: judge(draft, barred.findReason(draft, draft.send.to.key), newId),
 		);
@@ -181,7 +181,7 @@ function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accep
 	return judged;
 }
 
-/** Runs the checks that need the newest rows, in the order in which their codes take precedence. */
+/** Runs the checks that need the newest rows. If several fail, the first one here determines the error code. */
 function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepted {
 	if (reason === 'suppressed') {
 		return refused('recipient_suppressed');
@@ -195,17 +195,20 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 	return accepted(newId('msg'));
 }
 
-async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], making: Making): Promise<void> {
-	const preferences = await teachContacts(trx, toLessons(entries, making), making.now);
+async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], making: RowContext): Promise<void> {
+	const preferences = await teachContacts(trx, toContactUpdates(entries, making), making.now);
 	await insertMessages(trx, messageRows(entries, preferences));
 	await insertTerms(trx, entries.map(termsOfEntry));
 	await insertAttachments(trx, entries.map(toFiles));
 }
 
-// Code that runs for each of many messages is a function of the module: V8 drops the compiled code of a function that
-// was created for one batch.
+// Functions that run once per message are declared at the top level of the module: V8 discards the compiled code of a
+// closure that was created for one batch.
 
-function toLessons(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
+function toContactUpdates(
+	entries: readonly Entry[],
+	{addressees, newId}: RowContext,
+): Parameters<typeof teachContacts>[1] {
 	const newContact = () => newId('con');
 	const lessons: Array<Parameters<typeof teachContacts>[1][number]> = [];
 	for (const {
@@ -219,8 +222,8 @@ function toLessons(entries: readonly Entry[], {addressees, newId}: Making): Para
 			known: addressees.get(pairKey(send.workspaceId, send.to.key))?.preferences,
 			locale: send.locale,
 			timezone: send.timezone,
-			// Test sends teach a contact nothing, and a repeated send may be outdated.
-			shouldLearn: send.mode === 'live' && send.resentFrom === null,
+			// Test sends do not change contacts, and a resent message may have outdated preferences.
+			shouldUpdate: send.mode === 'live' && send.resentFrom === null,
 		});
 	}
 	return lessons;
@@ -237,7 +240,7 @@ function toFiles({id, draft}: Entry): Parameters<typeof insertAttachments>[1][nu
 async function addRecipients(
 	trx: Knex.Transaction,
 	recipients: readonly NewRecipient[],
-	{now, newId}: Making,
+	{now, newId}: RowContext,
 ): Promise<void> {
 	await insertRecipients(trx, recipients);
 	await insertEvents(
@@ -248,7 +251,7 @@ async function addRecipients(
 	);
 }
 
-// `accepted` is the message itself. A recipient that is not sent to has its own entry.
+// The message row is the `accepted` event of its recipients, so only suppressed ones need an event of their own.
 function suppressedEvent(
 	{id: recipientId, message_id: messageId, address, role}: Pick<Recipient, 'id' | 'message_id' | 'address' | 'role'>,
 	reason: BarredReason,
@@ -266,6 +269,7 @@ function suppressedEvent(
 	};
 }
 
+/** About how many bytes the row of a message or recipient has, without the content of the message. */
 const rowBytes = 1024;
 
 function toBytes({send}: Draft): number {
@@ -318,8 +322,11 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	};
 }
 
-/** Returns the `to` and then the `cc` recipients. One that must not get mail has the reason and is final at once. */
-function toRecipients(entries: readonly Entry[], making: Making): NewRecipient[] {
+/**
+ * Returns the `to` and then the `cc` recipients of each message. A `cc` recipient that must not get mail is
+ * `suppressed` from the start. If the `to` address must not get any, the whole send was refused before.
+ */
+function toRecipients(entries: readonly Entry[], making: RowContext): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
 		const {send} = entry.draft;
@@ -340,7 +347,7 @@ function newRecipient(
 	address: Address,
 	role: Role,
 	barred: BarredReason | null,
-	{now, newId}: Making,
+	{now, newId}: RowContext,
 ) {
 	const {sendAt = null, expiresAt = null} = readExtras(send.extras);
 	return {
@@ -365,18 +372,19 @@ function newRecipient(
 type Share = {
 	readonly workspaceId: string;
 	readonly quota: number | null;
-	/** The positions in the group of the sends that count. */
+	/** The indexes, in the group, of the sends that count toward the quota. */
 	readonly counted: number[];
 	simulated: number;
 };
 
 /**
  * Rejects sends above their workspace's monthly quota, the last ones of the group first, as if they were decided one by
- * one. Also returns the positions of those rejected.
+ * one. Also returns the indexes of those rejected.
  *
- * All accepts of a workspace with a quota are serialized from here to their commit. `countSends` counts the others.
+ * `countMonth` locks the rows of these workspaces, so from here to the commit no other transaction accepts their sends.
+ * Workspaces without a quota are counted later, by `countSends`.
  */
-async function holdToQuotas(
+async function enforceQuotas(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
 	results: readonly Accepted[],
@@ -406,7 +414,7 @@ async function holdToQuotas(
 	return {results: judged, over};
 }
 
-/** Counts what was accepted. This comes last: until the commit no other transaction can count these workspaces. */
+/** Counts what was accepted. This comes last, because it locks the workspaces' counters until the commit. */
 async function countSends(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
@@ -448,7 +456,7 @@ function toShares(drafts: readonly Draft[], results: readonly Accepted[]): Share
 	return [...shares.values()];
 }
 
-/** Whether no part of it can leave the machine. */
+/** Whether the send only goes to the simulator, so that none of it leaves the machine. */
 function isSimulated({mode, to, cc}: Send): boolean {
 	return mode === 'test' || [to, ...cc].every(({domain}) => domain === simulatorDomain);
 }

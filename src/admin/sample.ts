@@ -14,7 +14,8 @@ export const sampleSender = `hello@${sampleDomain}`;
 export const sampleTemplate = 'sample';
 
 /**
- * `config/sample-template` in its stored form, written by write-sample.ts, so that the first start need not load MJML.
+ * The compiled form of `config/sample-template`, as it is stored. write-sample.ts creates this file, so that the first
+ * start need not load MJML.
  */
 export const sampleFile = fileURLToPath(new URL('../../../config/sample-template.json', import.meta.url));
 
@@ -42,6 +43,7 @@ export async function removeSample(
 	const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
 	return {
 		sender,
+		// `removeDomain` returns the senders that still use the domain, or `undefined` once it is removed.
 		domain: domain !== undefined && (await removeDomain(trx, tools, domain)) === undefined,
 		template: template?.latest_version === 1 && (await removeTemplate(trx, tools, workspaceId, template.id)),
 	};

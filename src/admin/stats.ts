@@ -23,7 +23,7 @@ type Stats = {
 /** `key` is the name of the group; a workspace or template also has its `id`. */
 export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
 
-/** The maximum age of statistics in days, which is the default of MAILCTL_RETENTION_DAYS. */
+/** Statistics cover at most this many days. The number equals the default of MAILCTL_RETENTION_DAYS. */
 export const maxDays = 90;
 
 /** Returns the start of the UTC day `ago` days before `now`, in milliseconds. */
@@ -82,16 +82,16 @@ async function readNames(
 	}
 }
 
-/** Returns the figures of each of the last `days` UTC days, including today. */
+/** Returns the figures of each of the last `days` UTC days, including today, oldest first. */
 export async function readStatsByDay(
 	reader: Knex,
 	{workspaceId, now, days}: {readonly workspaceId?: string | undefined; readonly now: number; readonly days: number},
 ): Promise<StatsFigures[]> {
-	const each: StatsFigures[] = [];
+	const figures: StatsFigures[] = [];
 	for (let ago = days - 1; ago >= 0; ago--) {
 		const to = ago === 0 ? now : dayStart(now, ago - 1);
 		const [row] = await countStats(reader, {workspaceId, by: null, from: dayStart(now, ago), to});
-		each.push(toFigures(row));
+		figures.push(toFigures(row));
 	}
-	return each;
+	return figures;
 }

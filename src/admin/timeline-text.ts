@@ -3,11 +3,11 @@ import type {EngagementCount, StoredAttempt} from '../store/recipients.ts';
 import type {StoredReport} from '../store/reports.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 
-// Describes the timeline of a message for people. Replies and reports come from strangers, so the caller escapes them.
+// Describes the timeline of a message in words. Replies and reports contain strangers' text, so callers escape it.
 
 /** Returns the details of a timeline entry in addition to its type, or `null`. */
 export function eventText({detail}: Pick<StoredEvent, 'detail'>): string | null {
-	const {reason, code: number, reply, url, machine, topic, via} = detail;
+	const {reason, code, reply, url, machine, topic, via} = detail;
 	if (topic !== undefined && typeof via === 'string') {
 		return `${textOrNull(topic) ?? 'everything'}, ${via}`;
 	}
@@ -17,7 +17,7 @@ export function eventText({detail}: Pick<StoredEvent, 'detail'>): string | null 
 	if (machine === true || typeof url === 'string') {
 		return [machine === true ? 'by machine' : '', textOrNull(url) ?? ''].join(' ').trim();
 	}
-	return typeof reply === 'string' ? withCode(typeof number === 'number' ? number : null, reply) : null;
+	return typeof reply === 'string' ? withCode(typeof code === 'number' ? code : null, reply) : null;
 }
 
 function withCode(code: number | null, reply: string): string {
@@ -56,18 +56,18 @@ export function engagementText({kind, n, machineN}: EngagementCount): string {
 export function reportText({kind, category, rule, matched, detail, createdAt}: StoredReport) {
 	const action = textOrNull(detail.action);
 	const what = action === null || action === 'none' ? kinds[kind] : `${action} (${kinds[kind]})`;
-	const by = rule === null ? null : `by rule ${rule}${matched === null ? '' : ` on "${matched}"`}`;
-	const named = textOrNull(detail.recipient);
+	const classifiedBy = rule === null ? null : `by rule ${rule}${matched === null ? '' : ` on "${matched}"`}`;
+	const recipient = textOrNull(detail.recipient);
 	const via = textOrNull(detail.via)?.replaceAll('_', ' ');
 	const notes = [
-		by,
-		named === null ? null : `names ${named}`,
+		classifiedBy,
+		recipient === null ? null : `names ${recipient}`,
 		textOrNull(detail.host),
 		via === undefined ? null : `found by ${via}`,
 	];
 	return {
 		at: textOrNull(detail.received_at) ?? createdAt,
-		said: [what, textOrNull(detail.status), category].filter(each => each !== null).join(', '),
+		summary: [what, textOrNull(detail.status), category].filter(each => each !== null).join(', '),
 		notes: notes.filter(each => each !== null),
 		reason: textOrNull(detail.reason) ?? '',
 	};

@@ -38,12 +38,11 @@ export type WorkspaceInput = Pick<Workspace, 'name'> &
 		readonly limits?: {readonly [Name in LimitName]?: number | null};
 	};
 
-/**
- * Creates a workspace, or returns `undefined` if the name is in use. `src/admin` holds what the API, the CLI and the
- * dashboard share for administration: workspaces, templates, webhooks, the queue, CSV files and texts for people. It
- * relies on `src/store` for the data and on `src/ops` for the operations that can be declared. Its functions run in the
- * caller's transaction and never check permissions.
- */
+// `src/admin` is the administration code that the API, the CLI and the dashboard share: workspaces, templates,
+// webhooks, the queue, CSV files and human-readable texts. It relies on `src/store` for the data and on `src/ops` for
+// operations. Its functions run in the caller's transaction and never check permissions, because their callers do.
+
+/** Creates a workspace. Returns `undefined` if the name is in use. */
 export async function createWorkspace(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -68,8 +67,8 @@ export async function changeWorkspace(
 	id: string,
 	input: Partial<WorkspaceInput>,
 ): Promise<Workspace | undefined> {
-	const named = input.name === undefined ? undefined : await findWorkspaceByName(trx, input.name);
-	if (named && named.id !== id) {
+	const namesake = input.name === undefined ? undefined : await findWorkspaceByName(trx, input.name);
+	if (namesake && namesake.id !== id) {
 		return undefined;
 	}
 	const before = await findWorkspace(trx, id);
@@ -81,7 +80,7 @@ export async function changeWorkspace(
 }
 
 /** Throws `Refused` if the workspace does not have the topic that is to be its default. */
-export async function checkTopic(
+export async function checkDefaultTopic(
 	reader: Knex,
 	id: string,
 	{default_topic: code}: Partial<WorkspaceInput>,
@@ -102,8 +101,11 @@ export function checkRetention({retention_days, content_days}: Partial<Workspace
 	}
 }
 
-/** Pauses a workspace: sends are refused and queued mail waits. Pausing it again changes only the reason. */
-export async function pauseWorkspace(
+/**
+ * Pauses a workspace on behalf of the installation: sends are refused and queued messages wait. Its own users cannot
+ * resume it. Pausing it again retains the time of the first pause.
+ */
+export async function pauseByInstallation(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspace: Workspace,
@@ -114,27 +116,35 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
 }
 
-/** Whether the reputation guard or a user with access to all workspaces paused it. Its own users cannot resume it. */
+/** Whether the reputation guard or a user with access to all workspaces paused it, rather than one of its own users. */
 export function isPausedByInstallation({paused_at: at, paused_by: by}: Workspace): boolean {
 	return at !== null && by === null;
 }
 
-/** Pauses a workspace on behalf of its own users. Returns `false` if it is paused from above or does not exist. */
-export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: string, reason: string): Promise<boolean> {
+/**
+ * Pauses a workspace on behalf of its own users. Returns `false` if the installation has already paused it or it does
+ * not exist.
+ */
+export async function pauseByWorkspace(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	id: string,
+	reason: string,
+): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
 	if (!before || isPausedByInstallation(before)) {
 		return false;
 	}
-	const workspace = await pauseWorkspace(trx, tools, before, reason);
+	const workspace = await pauseByInstallation(trx, tools, before, reason);
 	await update(trx, workspace.id, {paused_by: 'workspace'});
 	return true;
 }
 
 /**
- * Resumes a workspace on behalf of its own users. Its reputation figures are unaffected. Returns `false` if it is
- * paused from above or does not exist.
+ * Resumes a workspace on behalf of its own users. Its reputation figures are unaffected. Returns `false` if the
+ * installation has paused it or it does not exist.
  */
-export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
+export async function resumeByWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
 	if (!before || isPausedByInstallation(before)) {
 		return false;
@@ -147,10 +157,11 @@ export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: stri
 }
 
 /**
- * Resumes a workspace and resets its reputation figures to zero (R7.2). Nothing changes if it is neither paused nor
- * under a warning, because a script that resumes it regularly must not disable the guard.
+ * Resumes a workspace on behalf of the installation and resets its reputation figures to zero (R7.2). Does nothing if
+ * the workspace is neither paused nor has a reputation warning. Otherwise a script that resumes it regularly would keep
+ * resetting the figures, and the guard could never act.
  */
-export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {
+export async function resumeByInstallation(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {
 	const before = await findWorkspace(trx, id);
 	if (before && before.paused_at === null && before.reputation_warned_at === null) {
 		return before;
@@ -166,7 +177,7 @@ export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id
 	});
 }
 
-/** Records an act. A route may contain the password of a smarthost, so only the fact that it changed is recorded. */
+/** Adds an audit entry. A route may contain a relay's password, so only the fact that it changed is recorded. */
 async function record(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -174,8 +185,8 @@ async function record(
 	id: string,
 	{route, ...detail}: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-	const isRouted = route === undefined ? {} : {route: route === null ? null : 'its own'};
-	await recordAct(trx, tools, {action, workspaceId: id, target: id, detail: {...detail, ...isRouted}});
+	const routeDetail = route === undefined ? {} : {route: route === null ? null : 'its own'};
+	await recordAct(trx, tools, {action, workspaceId: id, target: id, detail: {...detail, ...routeDetail}});
 }
 
 async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<Workspace> {

@@ -13,7 +13,7 @@ import type {Relay} from '../net/relay-url.ts';
 import type {Alert} from '../store/alerts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {PostEnd, Poster} from '../webhook/post.ts';
-import {composeWords, toPost} from './words.ts';
+import {composeAlertText, toWebhookBody} from './words.ts';
 
 type AlertSenderOptions = {
 	readonly settings: Settings;
@@ -55,8 +55,10 @@ async function post(
 ): Promise<void> {
 	const secret = vault.open(alert.id, alert.secret ?? '');
 	const isSlack = alert.way === 'slack';
-	const {subject, lines} = composeWords(message, settings.hostname, alert.id);
-	const body = isSlack ? {text: forSlack([`*${subject}*`, ...lines].join('\n'))} : toPost(message, settings.hostname);
+	const {subject, lines} = composeAlertText(message, settings.hostname, alert.id);
+	const body = isSlack
+		? {text: forSlack([`*${subject}*`, ...lines].join('\n'))}
+		: toWebhookBody(message, settings.hostname);
 	const poster = createPoster();
 	let end: PostEnd;
 	try {
@@ -91,7 +93,7 @@ type Route = {
 
 async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMessage): Promise<void> {
 	const {settings} = options;
-	const {subject, lines} = composeWords(message, settings.hostname, alert.id);
+	const {subject, lines} = composeAlertText(message, settings.hostname, alert.id);
 	const from = alert.sender ?? `mailctl@${settings.hostname}`;
 	const content: SendMailOptions = {
 		from: {name: 'mailctl', address: from},

@@ -32,13 +32,13 @@ type AlertWatchOptions = {
 	readonly storeFailed: (error: unknown) => void;
 };
 
-const lookMs = 10_000;
+const checkIntervalMs = 10_000;
 const minuteMs = 60_000;
 /**
  * The pauses between the three attempts to send a message. The third one reaches a server that was down for an hour.
  */
 const waitsMs = [10 * minuteMs, 80 * minuteMs];
-/** A node that started the last attempt and did not finish it has died: after this time another node repeats it. */
+/** If a node has not finished the last attempt after this time, it has died, and another node repeats the attempt. */
 const lastWaitMs = 10 * minuteMs;
 
 /**
@@ -59,7 +59,7 @@ export class AlertWatch {
 	}
 
 	start(): void {
-		this.#watch = repeated(lookMs, () => this.check(), this.#options.storeFailed);
+		this.#watch = repeated(checkIntervalMs, () => this.check(), this.#options.storeFailed);
 		void this.#watch.now();
 	}
 
@@ -94,7 +94,7 @@ export class AlertWatch {
 				if (!this.#failing.has(kind)) {
 					this.#failing.add(kind);
 					logger.warn(
-						{event: 'alert_look_failed', kind, err: error},
+						{event: 'alert_check_failed', kind, err: error},
 						'The conditions of this kind could not be read. Their alerts do not change.',
 					);
 				}
@@ -111,12 +111,12 @@ export class AlertWatch {
 				announced[news].push(next);
 			}
 		}
-		await this.#tell(trx, 'began', announced.began);
-		await this.#tell(trx, 'ended', announced.ended);
+		await this.#announce(trx, 'began', announced.began);
+		await this.#announce(trx, 'ended', announced.ended);
 	}
 
 	/** Logs conditions, and queues a message for each alert that covers them and is not muted. */
-	async #tell(trx: Knex.Transaction, event: News, conditions: readonly KnownCondition[]): Promise<void> {
+	async #announce(trx: Knex.Transaction, event: News, conditions: readonly KnownCondition[]): Promise<void> {
 		const {clock, newId, logger} = this.#options;
 		if (conditions.length === 0) {
 			return;
@@ -131,9 +131,9 @@ export class AlertWatch {
 		const at = storeTime(clock.now());
 		for (const alert of await listAlerts(trx, null)) {
 			const isMuted = alert.muted_until !== null && alert.muted_until > at;
-			const own = isMuted ? [] : conditions.filter(one => concerns(alert, one)).map(toTold);
-			if (own.length > 0) {
-				await queueMessage(trx, alert.id, {id: newId('alm'), event, at, conditions: own});
+			const covered = isMuted ? [] : conditions.filter(one => covers(alert, one)).map(toAlertCondition);
+			if (covered.length > 0) {
+				await queueMessage(trx, alert.id, {id: newId('alm'), event, at, conditions: covered});
 			}
 		}
 	}
@@ -147,12 +147,13 @@ export class AlertWatch {
 	async #trySending(due: DueMessage): Promise<void> {
 		const {store, clock, send, logger} = this.#options;
 		const nextAt = storeTime(clock.now() + (waitsMs[due.attempts] ?? lastWaitMs));
-		const isOwn = await store.agreeing.transaction(trx => beginAttempt(trx, due, nextAt));
-		const alert = isOwn ? await findAlert(store.reader, null, due.alert_id) : undefined;
+		const isClaimed = await store.agreeing.transaction(trx => beginAttempt(trx, due, nextAt));
+		const alert = isClaimed ? await findAlert(store.reader, null, due.alert_id) : undefined;
 		if (alert === undefined) {
 			return;
 		}
 		const error = await send(alert, {...JSON.parse(due.message), id: due.id});
+		// `attempts` does not include this one.
 		const isLast = due.attempts >= waitsMs.length;
 		if (error !== null) {
 			const next = isLast ? 'The message is given up.' : 'It will be attempted again.';
@@ -168,11 +169,18 @@ export class AlertWatch {
 }
 
 /** Whether an alert covers a condition. */
-function concerns({workspace_id: own, kinds}: Alert, {kind, workspace_id: workspace}: KnownCondition): boolean {
+function covers({workspace_id: own, kinds}: Alert, {kind, workspace_id: workspace}: KnownCondition): boolean {
 	return (kinds === null || kinds.includes(kind)) && (own === null || own === workspace);
 }
 
-const toTold = ({kind, subject, workspace_id: workspaceId, detail, fix, began_at: since}: KnownCondition) => ({
+const toAlertCondition = ({
+	kind,
+	subject,
+	workspace_id: workspaceId,
+	detail,
+	fix,
+	began_at: since,
+}: KnownCondition) => ({
 	kind,
 	subject,
 	workspaceId,

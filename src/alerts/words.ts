@@ -3,7 +3,7 @@ import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '..
 /** The text of a message: a subject, and lines of plain text. */
 type AlertText = {readonly subject: string; readonly lines: readonly string[]};
 
-const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> = {
+const subjectPrefixes: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> = {
 	began: 'Began',
 	ended: 'Ended',
 	digest: 'Still',
@@ -17,7 +17,11 @@ const titlesOf = (conditions: readonly Condition[]): string => {
 };
 
 /** Returns the text of a message. `alertId` is used in the command that mutes the alert. */
-export function composeWords({event, at, conditions, link}: AlertMessage, host: string, alertId: string): AlertText {
+export function composeAlertText(
+	{event, at, conditions, link}: AlertMessage,
+	host: string,
+	alertId: string,
+): AlertText {
 	if (event === 'test') {
 		return {
 			subject: `[mailctl ${host}] Test`,
@@ -41,24 +45,24 @@ export function composeWords({event, at, conditions, link}: AlertMessage, host: 
 	}
 	const [first] = conditions;
 	return {
-		subject: `[mailctl ${host}] ${heads[event]}: ${conditions.length === 1 ? first?.detail.slice(0, maxSubjectLength) : titlesOf(conditions)}`,
+		subject: `[mailctl ${host}] ${subjectPrefixes[event]}: ${conditions.length === 1 ? first?.detail.slice(0, maxSubjectLength) : titlesOf(conditions)}`,
 		lines: [
 			...conditions.flatMap(({detail, fix, since}, index) => [
 				...(index === 0 ? [] : ['']),
 				detail,
 				event === 'ended'
-					? `    It began ${minuteOf(since)} and ended ${minuteOf(at)}.`
-					: `    Since ${minuteOf(since)}. To do: ${fix}.`,
+					? `    It began ${formatMinute(since)} and ended ${formatMinute(at)}.`
+					: `    Since ${formatMinute(since)}. To do: ${fix}.`,
 			]),
 			...(event === 'ended' ? [] : ['', `To mute this for a while: mailctl alert mute ${alertId} --for 2h`]),
 		],
 	};
 }
 
-const minuteOf = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
+const formatMinute = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
 /** Returns the body of a webhook. Its fields do not change, but more may be added. */
-export function toPost({id, event, at, conditions}: AlertMessage, host: string): object {
+export function toWebhookBody({id, event, at, conditions}: AlertMessage, host: string): object {
 	return {
 		id,
 		type: `alert.${event}`,

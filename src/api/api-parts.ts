@@ -21,7 +21,7 @@ import type {RateLimits} from './rate-limit.ts';
 import type {WorkLimits} from './work-limits.ts';
 
 /** A message rendered again, with its subject, HTML and text, or the reason why it cannot be rendered. */
-type RemadeMail =
+type RerenderedMessage =
 	| {
 			readonly ok: true;
 			readonly mail: Uint8Array;
@@ -34,7 +34,7 @@ type RemadeMail =
 type MessageContent = {
 	/** Returns the captured message, or `null` if it was not captured. */
 	readonly captured: (recipientId: string) => Promise<Uint8Array | null>;
-	readonly rerender: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
+	readonly rerender: (workspaceId: string, recipientId: string) => Promise<RerenderedMessage>;
 };
 
 /** A link to a preference page; `expiresAt` is in milliseconds since the epoch. */
@@ -46,7 +46,7 @@ export type ApiParts = {
 	readonly reader: Knex;
 	/**
 	 * Runs a change in a transaction and clears this process's caches before it resolves. If other processes cache what
-	 * `work` changes, it must bump the change generation.
+	 * `work` changes, `work` must also bump the change generation, so that they clear theirs.
 	 */
 	readonly change: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	/** For writes to data that no process caches. */
@@ -67,7 +67,7 @@ export type ApiParts = {
 		readonly workspaceId: string;
 		readonly address: string;
 	}) => Promise<PreferencesLink>;
-	/** Returns the message with this Message-ID, or `null` if the Message-ID is not ours. */
+	/** Returns the id of the message with this Message-ID, or `null` if mailctl did not create the Message-ID. */
 	readonly readMessageId: (messageId: string) => string | null;
 	/** Returns the Message-ID of a message created from a template, without angle brackets. */
 	readonly messageIdOf: (messageId: string, from: string) => string;
@@ -85,7 +85,7 @@ export type ApiParts = {
 	readonly webhooks: {
 		readonly guard: AddressGuard;
 		/** Reports that deliveries to these endpoints were committed and are due. */
-		readonly onDue: (endpointIds: readonly string[]) => void;
+		readonly reportDue: (endpointIds: readonly string[]) => void;
 		/** Posts an example event now and stores nothing. */
 		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
 	};
@@ -105,7 +105,7 @@ export type Routes = (api: Api) => void;
 /** A declared route of the API, which gets its dependencies only when it is added. */
 export type Route = (parts: ApiParts) => Routes;
 
-/** Rejects bodies without a parser for their media type with 415. An empty body is accepted with any type. */
+/** Responds with 415 to a body whose media type has no parser. An empty body is accepted with any type. */
 export function refuseOtherBodies(api: Api, message?: string): void {
 	const refusal = message === undefined ? {} : {message};
 	api.addContentTypeParser('*', (request, _payload, done) => {

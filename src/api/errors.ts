@@ -10,7 +10,7 @@ type ApiErrorOptions = {
 	/** Replaces the default message of the code. */
 	readonly message?: string;
 	readonly violations?: readonly Violation[];
-	/** Replaces the default status of the code: 408 and 431 have the code `bad_request`. */
+	/** Replaces the default status of the code. */
 	readonly status?: number;
 	readonly headers?: Readonly<Record<string, string>>;
 };
@@ -77,7 +77,8 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 		return apiError(code, {message, ...(retryAfterMs !== undefined && {headers: retryAfter(retryAfterMs)})});
 	}
 
-	// Errors of Fastify itself: a wrong length, a connection closed within the body, or an invalid media type.
+	// Errors of Fastify itself: a wrong Content-Length, a body that ends early or is too large, or an unsupported media
+	// type.
 	switch (toStatus(error)) {
 		case 400:
 			return apiError('bad_request');
@@ -114,8 +115,8 @@ const responses: Readonly<Record<string, ErrorResponse>> = {
 };
 
 /** Responds to invalid HTTP and to requests that time out, in the API's error format, and closes the connection. */
-export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, socket: Socket): void {
-	if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
+export function sendClientError(newId: NewId, error: NodeJS.ErrnoException, socket: Socket): void {
+	if (error.code === 'ECONNRESET' || !socket.writable || isResponsePending(socket)) {
 		socket.destroy();
 		return;
 	}
@@ -136,9 +137,9 @@ export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, so
 	);
 }
 
-// Invalid data after a complete request must not be answered in its place. The client would take the 400 for the
-// response to a send that may have been accepted.
-function isAnswering(socket: HttpSocket): boolean {
+// After a complete request, its response is pending. If invalid data follows, a 400 must not be sent first: the client
+// would take it for the response to that request, which may be a send that was accepted.
+function isResponsePending(socket: HttpSocket): boolean {
 	const response = socket._httpMessage;
 	return response != null && (response.headersSent || response.req.complete);
 }
@@ -155,7 +156,8 @@ export function createUnreadLimit(limit: number) {
 			return;
 		}
 		const isStream = payload instanceof Readable;
-		// `bytesWritten` includes buffered data, and nothing is added to the buffer while the client reads nothing.
+		// `bytesWritten` also counts buffered data. It still stays the same while the client reads nothing, because
+		// nothing is added to a full buffer.
 		let written = -1;
 		const timer = setInterval(() => {
 			const bytes = raw.socket?.bytesWritten ?? 0;

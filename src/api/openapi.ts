@@ -30,7 +30,7 @@ const rateLimit = {
 };
 
 const retryAfter = {'Retry-After': {type: 'integer', description: 'Seconds to wait before trying again.'}};
-const retried: ReadonlySet<number> = new Set([429, 503]);
+const retryableStatuses: ReadonlySet<number> = new Set([429, 503]);
 
 /** Returns the responses of a route by status, with their headers and an example for each error code. */
 export function toResponses(route: RouteKind): Record<string, unknown> {
@@ -41,10 +41,14 @@ export function toResponses(route: RouteKind): Record<string, unknown> {
 		'text/csv': {schema: Type.String({description: `All rows, with the columns ${csv.join(', ')}.`})},
 	};
 	for (const [status, meaning, body] of route.responses) {
-		const own = body
+		const bodies = body
 			? {[media ?? 'application/json']: {schema: body}}
 			: media && {[media]: {schema: Type.String()}};
-		responses[status] = {description: meaning, headers, ...(own ? {content: {...own, ...asCsv}} : {type: 'null'})};
+		responses[status] = {
+			description: meaning,
+			headers,
+			...(bodies ? {content: {...bodies, ...asCsv}} : {type: 'null'}),
+		};
 	}
 	for (const [status, description] of Object.entries(pages ?? {})) {
 		responses[status] = {description, headers, content: {'text/html': {schema: Type.String()}}};
@@ -52,7 +56,7 @@ export function toResponses(route: RouteKind): Record<string, unknown> {
 	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
 			description: codes.map(code => `\`${code}\`: ${messageOf(code, route)}`).join('\n\n'),
-			headers: {...headers, ...(retried.has(errorStatus) && retryAfter)},
+			headers: {...headers, ...(retryableStatuses.has(errorStatus) && retryAfter)},
 			content: content(errorEnvelope, toExamples(codes, route)),
 		};
 	}
@@ -202,7 +206,7 @@ const eventBody = {
 	},
 };
 
-// Custom formats and keywords mean nothing to other programs. The descriptions explain them.
+// Custom formats and keywords mean nothing to other programs, so they are removed. The descriptions explain them.
 const ownKeywords = new Set(['variables', 'contentEncoding']);
 const knownFormats = new Set(['email', 'uri', 'date-time']);
 const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
@@ -217,6 +221,7 @@ export function plainSchema(schema: unknown): unknown {
 	}
 	return Object.fromEntries(
 		Object.entries(schema).flatMap(([name, value]) => {
+			// An object is not the keyword, but the schema of a property with the same name.
 			if (ownKeywords.has(name) && typeof value !== 'object') {
 				return [];
 			}
@@ -274,7 +279,7 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 				securitySchemes: {key: {type: 'http', scheme: 'bearer', description: '`key_live_…` or `key_test_…`'}},
 			},
 		},
-		transform: ({schema, url, route}) => ({schema: described(schema, route), url}),
+		transform: ({schema, url, route}) => ({schema: describeRoute(schema, route), url}),
 		transformObject: document =>
 			'openapiObject' in document ? describeWebhooks(document.openapiObject) : document.swaggerObject,
 	});
@@ -311,8 +316,8 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 	return api;
 }
 
-/** Returns a route's schema with what is common to routes of its kind: scope, errors and headers. */
-function described(schema: FastifySchema | undefined, route: RouteOptions): FastifySchema {
+/** Adds what all routes of its kind have in common to a route's schema: the scope, errors and headers. */
+function describeRoute(schema: FastifySchema | undefined, route: RouteOptions): FastifySchema {
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}

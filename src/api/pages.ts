@@ -12,13 +12,13 @@ import {apiError} from './errors.ts';
 
 declare module 'fastify' {
 	interface FastifyInstance {
-		/** Returns a server that does not listen and serves the description of the routes. */
+		/** Returns an internal server, without a port, that renders the API description: call its `inject`. */
 		pages: () => Promise<FastifyInstance>;
 	}
 }
 
 /** How the API description is served. */
-export type Pages = {
+export type PagesOptions = {
 	/** Refuses clients that may not read it. */
 	readonly guard: onRequestHookHandler;
 	/** The server whose routes are described; this one by default. */
@@ -45,38 +45,40 @@ export function describeApi(api: FastifyInstance, version: string): void {
 }
 
 /** Serves the API description at /openapi.json and its pages at /docs. */
-export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void {
-	async function hand(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+export function servePages(api: FastifyInstance, {guard, of = api}: PagesOptions): void {
+	async function serve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const pages = await of.pages();
 		const {statusCode, headers, rawPayload} = await pages.inject({url: request.url, headers: request.headers});
 		if (statusCode === 404) {
 			throw apiError('not_found');
 		}
-		const {connection: _, date: __, ...own} = headers;
+		const {connection: _, date: __, ...otherHeaders} = headers;
 		return reply
 			.code(statusCode)
-			.headers(own)
+			.headers(otherHeaders)
 			.send(rawPayload.length === 0 ? undefined : rawPayload);
 	}
 
 	for (const url of ['/openapi.json', '/docs', '/docs/*']) {
-		api.get(url, {onRequest: guard, schema: {hide: true} as FastifySchema}, hand);
+		api.get(url, {onRequest: guard, schema: {hide: true} as FastifySchema}, serve);
 	}
 }
 
 /**
- * Passes requests whose Host is an IP address, `localhost`, `name` or `publicName`; others get 404. This prevents DNS
- * rebinding: a malicious page could point its own name to 127.0.0.1 and make a browser on this machine read what is
- * served here. Strangers can reach our TLS listener and send any Host, so only `publicName` passes there.
+ * Returns a hook that lets requests through if their Host is an IP address, `localhost`, `name` or `publicName`. Others
+ * get 404. This prevents DNS rebinding: a malicious page could point its own name to 127.0.0.1 and make a browser on
+ * this machine read what is served here. Strangers can reach the TLS listener and send any Host, so only `publicName`
+ * is allowed there.
  */
 export function localHostGuard(name: string, publicName = ''): onRequestHookHandler {
-	const [own, open] = [name.toLowerCase(), publicName.toLowerCase()];
+	const [localName, publicHost] = [name.toLowerCase(), publicName.toLowerCase()];
 	return ({headers, raw}, _reply, done) => {
 		const host = hostOf(headers.host ?? '');
-		const isLocal = host === '' || isIP(host) !== 0 || host === 'localhost' || host === own;
-		const isOurs = (host !== '' && host === open) || (isLocal && !(raw.socket as Partial<TLSSocket>).encrypted);
+		const isLocal = host === '' || isIP(host) !== 0 || host === 'localhost' || host === localName;
+		const isAllowed =
+			(host !== '' && host === publicHost) || (isLocal && !(raw.socket as Partial<TLSSocket>).encrypted);
 		done(
-			isOurs
+			isAllowed
 				? undefined
 				: apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}),
 		);

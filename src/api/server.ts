@@ -9,15 +9,15 @@ import type {NewId} from '../mail/ids.ts';
 import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {
 	ApiError,
-	answerClientError,
 	apiError,
 	createUnreadLimit,
 	type ErrorReport,
+	sendClientError,
 	sendError,
 	toApiError,
 } from './errors.ts';
 import {createAnswerBounds} from './large-answers.ts';
-import {describeApi, type Pages, servePages} from './pages.ts';
+import {describeApi, type PagesOptions, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {alertRoutes} from './routes/alerts.ts';
 import {sendBatchRoute} from './routes/batch.ts';
@@ -52,7 +52,7 @@ export type ApiOptions = {
 	readonly version: string;
 	readonly routes: readonly Routes[];
 	/** Serves the API description; `null` if another server does. */
-	readonly pages: Pages | null;
+	readonly pages: PagesOptions | null;
 	/** CIDR ranges of proxies whose X-Forwarded-For is trusted. */
 	readonly trustProxy: readonly string[];
 	/** Whether an error means that the store is unavailable (503), as opposed to a bug (500). */
@@ -146,7 +146,7 @@ function createFastify({
 				},
 				startKeylessInTurn(listener),
 			),
-		clientErrorHandler: (error, socket) => answerClientError(newId, error, socket as Socket),
+		clientErrorHandler: (error, socket) => sendClientError(newId, error, socket as Socket),
 		frameworkErrors: (_error, request, reply) => {
 			reply.header('x-request-id', request.id);
 			sendError(reply as FastifyReply, apiError('bad_request'));

@@ -16,7 +16,7 @@ import {
 import {addDomain, removeDomain, returnPathProblem} from '../domains/domains.ts';
 import {changeLinkHost} from '../domains/link-host.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
-import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
+import {checkDomain, type DomainCheck, type DomainQuery, queryDomainRecords} from '../domains/verify-domain.ts';
 import {storeTime} from '../kit/time.ts';
 import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
@@ -238,8 +238,8 @@ async function readRecords(session: Session, row: Domain, keys: readonly DkimKey
 	return await readDomainRecords(await session.reader(), names, row, keys, session.tools.clock.now());
 }
 
-async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
-	return await asking(session, (reader, names, open, now) => lookAtDomain(reader, row, names, open, now));
+async function lookAt(session: Session, row: Domain): Promise<DomainQuery> {
+	return await asking(session, (reader, names, open, now) => queryDomainRecords(reader, row, names, open, now));
 }
 
 export async function asking<Sight>(
@@ -326,7 +326,7 @@ async function check(session: Session, text: string): Promise<DomainCheck> {
 
 async function showChecked(
 	session: Session,
-	{domain, records}: DomainSight | DomainCheck,
+	{domain, records}: DomainQuery | DomainCheck,
 	lines = checkedLines,
 ): Promise<void> {
 	const next = nextCheckOf(session, domain, await listDkimKeys(await session.reader(), domain.id));

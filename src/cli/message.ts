@@ -378,9 +378,9 @@ function counted(count: EngagementCount): string[] {
 
 /** Formats a report about a recipient for people: its kind, its classification and its text. */
 function reportLines(report: StoredReport, width: number): string[] {
-	const {at, said, notes, reason} = reportText(report);
+	const {at, summary, notes, reason} = reportText(report);
 	return [
-		`  report ${shortTime(at)}  ${printable(said)}`,
+		`  report ${shortTime(at)}  ${printable(summary)}`,
 		...(notes.length === 0 ? [] : wrapped(printable(notes.join(', ')), width, '     ')),
 		...(reason === '' ? [] : folded(printable(reason), width, '     ')),
 	];

@@ -27,7 +27,7 @@ import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {type Context, type InputOf, type Operation, perform} from '../ops/operation.ts';
-import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
+import {migrate, type SchemaState, schemaState, tooOldHint} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {silentMs} from '../store/nodes.ts';
@@ -81,7 +81,7 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 		refuseForeign(await schemaState(store.database));
 		return await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
-			within: async trx => void (await ensureSecrets(trx, settings)),
+			beforeCommit: async trx => void (await ensureSecrets(trx, settings)),
 		});
 	} finally {
 		await store.close();
@@ -103,7 +103,7 @@ async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
 /** Throws CliError for a store that this version can neither use nor migrate. */
 function refuseForeign(state: SchemaState): void {
 	if (state === 'tooOld') {
-		throw new CliError('config', 'the store was created by a version that is too old', tooOldFix);
+		throw new CliError('config', 'the store was created by a version that is too old', tooOldHint);
 	}
 	if (state === 'newer') {
 		throw new CliError('config', 'the store was created by a newer version', 'install that version again');

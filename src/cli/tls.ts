@@ -14,7 +14,9 @@ export function tlsCommand(command: CliCommand): void {
 		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.default)
 		.does<{days: number}>(async (session, {days}) => {
 			const {returnPathDomain: host} = session.settings();
-			const records = await asking(session, (reader, ...by) => lookAtHost(reader, host, ...by));
+			const records = await asking(session, (reader, names, open, now) =>
+				lookAtHost(reader, host, names, open, now),
+			);
 			const [reader, limit] = [await session.reader(), session.json ? 1000 : 20];
 			const since = firstDay(days, session.tools.clock.now());
 			const reported = await readTlsSums(reader, 'tls_report_days', {since, limit});

@@ -2,11 +2,11 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {createRemoval, deleteWorkspace} from '../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
+	checkDefaultTopic,
 	checkRetention,
-	checkTopic,
 	createWorkspace,
-	pauseWorkspace,
-	resumeWorkspace,
+	pauseByInstallation,
+	resumeByInstallation,
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
 import {isMailable} from '../config/derive.ts';
@@ -123,7 +123,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 	).does<Options, [string | undefined]>(async (session, options, key) => {
 		const input = changesIn(await readInput(session, options));
 		const {id} = await chosen(session, key);
-		await checkTopic(await session.reader(), id, input);
+		await checkDefaultTopic(await session.reader(), id, input);
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
 		await showWorkspace(session, changed ?? nameTaken(options.name));
 	});
@@ -138,7 +138,10 @@ export function workspaceCommands(workspace: CliCommand): void {
 		)
 		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
 			const row = await chosen(session, key);
-			await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, row, reason)));
+			await showWorkspace(
+				session,
+				await session.write(trx => pauseByInstallation(trx, session.tools, row, reason)),
+			);
 		});
 
 	workspace
@@ -146,7 +149,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		.sample('mailctl workspace resume acme')
 		.does<object, [string | undefined]>(async (session, _options, key) => {
 			const before = await chosen(session, key);
-			const after = await session.write(trx => resumeWorkspace(trx, session.tools, before.id));
+			const after = await session.write(trx => resumeByInstallation(trx, session.tools, before.id));
 			if (after.reputation_since === before.reputation_since) {
 				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned, nothing was changed`);
 			}

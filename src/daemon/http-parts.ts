@@ -79,7 +79,7 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		messageIdOf: (id: string, from: string) => toMessageId(links, id, from),
 		webhooks: {
 			guard: new AddressGuard(toGuard(settings)),
-			onDue: eventWriter.onDue,
+			reportDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},
 		testAlert: (alert: Alert) => sendTest({...context, reader}, alert),

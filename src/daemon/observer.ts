@@ -183,8 +183,8 @@ function observeQueue(logger: Logger, mayLogProblem: Throttle) {
 		},
 
 		/** A recipient's domain publishes an MTA-STS policy that cannot be read. */
-		policyFailed({domain, failure, kept, reason}: PolicyFailure): void {
-			logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);
+		policyFailed({domain, failure, hasValidPolicy, reason}: PolicyFailure): void {
+			logger.warn({event: 'mta_sts_failed', domain, failure, kept: hasValidPolicy}, reason);
 		},
 
 		/** A worker thread ended unexpectedly and is being replaced. */

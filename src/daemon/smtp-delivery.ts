@@ -155,6 +155,8 @@ function createSmtpWorkers(
 	{settings, clock, store, bounceRules, observer, version}: Context,
 	silent: (site: string) => void,
 ) {
+	// Read before the first message: a system that refuses it refuses the start.
+	const own = ownAddresses(settings);
 	return new SmtpWorkers<Delivery>({
 		count: settings.senders,
 		silent,
@@ -162,19 +164,19 @@ function createSmtpWorkers(
 		observer,
 		spawn: () =>
 			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
-				workerData: senderData(settings, bounceRules(), store.clock.memory, version),
+				workerData: {...workerData(settings, bounceRules(), store.clock.memory, version), ownAddresses: own},
 				resourceLimits: threadLimits.smtpWorker,
 			}),
 	});
 }
 
 /** Returns the data for an SMTP worker. `time` is the memory of the daemon's clock. */
-function senderData(
+function workerData(
 	settings: Settings,
 	bounceRules: readonly BounceRule[],
 	time: SharedArrayBuffer,
 	version: string,
-): SmtpWorkerData {
+): Omit<SmtpWorkerData, 'ownAddresses'> {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
@@ -187,7 +189,6 @@ function senderData(
 		attemptDeadlineMs: settings.attemptDeadline,
 		ipv6: settings.ipv6,
 		allowPrivateMx: settings.allowPrivateMx,
-		ownAddresses: ownAddresses(settings),
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 		dane: settings.dane,

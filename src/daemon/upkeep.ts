@@ -5,7 +5,7 @@ import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
-import {gracePeriodMs, lookAtDomain, nextCheck, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
+import {gracePeriodMs, nextCheck, queryDomainRecords, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
@@ -400,7 +400,7 @@ export class DomainChecks {
 		if (domain === undefined) {
 			return;
 		}
-		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
+		const sight = await queryDomainRecords(store.reader, domain, names, openSources, clock.now());
 		const checked = await this.#write(trx => recordDomainCheck(trx, acting, sight));
 		if (checked !== undefined) {
 			observer.domainChecked(checked);

@@ -109,7 +109,7 @@ export async function newPasskey(parts: DashboardParts, user: User, request: Fas
 		const port = request.host.split(':').at(-1) ?? '';
 		return html`<p class="soft">A passkey needs a host name, and you are at an address. To make one, log in at ${code(`http://localhost:${port}`)}.</p>`;
 	}
-	const asked = await parts.passkeys.askToRegister(user, site);
+	const asked = await parts.passkeys.createRegistrationRequest(user, site);
 	const fields = input({
 		name: 'name',
 		label: 'Name of the passkey',

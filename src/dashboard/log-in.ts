@@ -38,7 +38,7 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 			return {...here, content: codeForm(toHref('/login/code', query), failed.pending)};
 		}
 		const site = siteOf(request);
-		const asked = site && (await passkeys.askToLogIn(site, null));
+		const asked = site && (await passkeys.createLoginRequest(site, null));
 		const email = {
 			name: 'email',
 			label: 'E-mail',
@@ -115,7 +115,7 @@ ${section('Password', newPassword(user))}
 		}
 		const user = await findUser(reader, signedIn.user.id);
 		const site = siteOf(request);
-		const asked = site && (await passkeys.askToLogIn(site, signedIn.user.id));
+		const asked = site && (await passkeys.createLoginRequest(site, signedIn.user.id));
 		const byPassword = user?.password_hash
 			? html`<div class="card">${act({to: toHref('/confirm', query), label: 'Confirm', fields: passwordField})}</div>`
 			: html`<p>You have no password. ${

@@ -3,7 +3,7 @@ import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {LogIn} from '../users/log-in.ts';
-import type {PasskeyRequest, Site} from '../users/passkeys.ts';
+import type {DashboardOrigin, PasskeyRequest} from '../users/passkeys.ts';
 import {act, input, nothing} from './markup.ts';
 import type {Page} from './route.ts';
 
@@ -13,7 +13,7 @@ import type {Page} from './route.ts';
 export const clientOf = ({ip, headers}: FastifyRequest) => ({address: ip, agent: headers['user-agent'] ?? ''});
 
 /** Where the browser is; null: at an address, for which no passkey can be. */
-export function siteOf({protocol, host, hostname}: FastifyRequest): Site | null {
+export function siteOf({protocol, host, hostname}: FastifyRequest): DashboardOrigin | null {
 	return isIP(bare(hostname)) === 0 ? {origin: `${protocol}://${host}`, host: hostname} : null;
 }
 

@@ -313,7 +313,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const options = {
 			transaction: writer.transaction,
 			tools,
-			eventWriter: {newId: tools.newId, onDue: webhooks.onDue},
+			eventWriter: {newId: tools.newId, onDue: webhooks.reportDue},
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
 		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});

@@ -1,13 +1,13 @@
 import {
 	changeWorkspace,
+	checkDefaultTopic,
 	checkRetention,
-	checkTopic,
 	createWorkspace,
 	isPausedByInstallation,
-	pauseOwn,
-	pauseWorkspace,
-	resumeOwn,
-	resumeWorkspace,
+	pauseByInstallation,
+	pauseByWorkspace,
+	resumeByInstallation,
+	resumeByWorkspace,
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
 import {canonicalLocale, formats} from '../api/schemas/formats.ts';
@@ -160,7 +160,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			return notAllowed(foreign);
 		}
 		checkRetention(input, live().retentionDays);
-		await checkTopic(reader, workspace.id, input);
+		await checkDefaultTopic(reader, workspace.id, input);
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
@@ -177,8 +177,8 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const {tools, everywhere} = visit;
 		const paused = await change(async trx =>
 			everywhere
-				? await pauseWorkspace(trx, tools, workspace, reason)
-				: await pauseOwn(trx, tools, workspace.id, reason),
+				? await pauseByInstallation(trx, tools, workspace, reason)
+				: await pauseByWorkspace(trx, tools, workspace.id, reason),
 		);
 		if (paused === false) {
 			return notAllowed(fromAbove);
@@ -190,7 +190,9 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const workspace = await chosen(visit);
 		const {tools, everywhere} = visit;
 		const resumed = await change(async trx =>
-			everywhere ? await resumeWorkspace(trx, tools, workspace.id) : await resumeOwn(trx, tools, workspace.id),
+			everywhere
+				? await resumeByInstallation(trx, tools, workspace.id)
+				: await resumeByWorkspace(trx, tools, workspace.id),
 		);
 		if (resumed === false) {
 			return notAllowed(fromAbove);

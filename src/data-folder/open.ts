@@ -12,7 +12,7 @@ import {identifyFiles, type OpenFile} from '../kit/open-files.ts';
 import {storeTime} from '../kit/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {isCorrupt, lockSchema} from '../store/engine/dialect.ts';
-import {migrate, schemaState, tooOldFix} from '../store/engine/migrate.ts';
+import {migrate, schemaState, tooOldHint} from '../store/engine/migrate.ts';
 import {lockFolder} from '../store/engine/sqlite.ts';
 import {runningNodes} from '../store/nodes.ts';
 import {
@@ -185,7 +185,7 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'tooOld') {
-			throw new ConfigError([`${where} was created by a version that is too old: ${tooOldFix}`]);
+			throw new ConfigError([`${where} was created by a version that is too old: ${tooOldHint}`]);
 		}
 		if (state === 'newer') {
 			throw new ConfigError([
@@ -195,7 +195,7 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
-			within: async trx => {
+			beforeCommit: async trx => {
 				secrets = await ensureSecrets(trx, settings);
 			},
 		});

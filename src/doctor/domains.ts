@@ -1,7 +1,7 @@
 import {type CheckedRecord, lookAtHost, type OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {sampleDomain} from '../domains/domains.ts';
-import {lookAtDomain} from '../domains/verify-domain.ts';
+import {queryDomainRecords} from '../domains/verify-domain.ts';
 import type {Clock} from '../kit/clock.ts';
 import {listDomains} from '../store/domains.ts';
 import {listInboundDomains} from '../store/received.ts';
@@ -26,7 +26,7 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 			for (const workspace of await listWorkspaces(reader)) {
 				const all = await listDomains(reader, workspace.id);
 				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
-					const {records} = await lookAtDomain(reader, domain, names, openSources, clock.now());
+					const {records} = await queryDomainRecords(reader, domain, names, openSources, clock.now());
 					findings.push(
 						judged(
 							domain.name,

@@ -9,7 +9,7 @@ import type {DaemonFile} from '../data-folder/daemon-file.ts';
 import {firstKeysFile, freeBytes, openDataDir} from '../data-folder/data-dir.ts';
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
-import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
+import {schemaState, tooOldHint} from '../store/engine/migrate.ts';
 import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
@@ -289,7 +289,7 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 				],
 			};
 		case 'tooOld':
-			return {store: null, findings: [fail(`${where} was created by a version that is too old`, tooOldFix)]};
+			return {store: null, findings: [fail(`${where} was created by a version that is too old`, tooOldHint)]};
 		case 'newer':
 			return {
 				store: null,

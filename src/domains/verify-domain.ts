@@ -21,7 +21,7 @@ import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames}
 import {returnPathProblem} from './domains.ts';
 
 /** The DNS records of a domain at one time. */
-export type DomainSight = {
+export type DomainQuery = {
 	readonly domain: Domain;
 	readonly names: SendingNames;
 	readonly records: readonly CheckedRecord[];
@@ -38,13 +38,13 @@ export type DomainCheck = {
 };
 
 /** Checks all records of a domain in DNS. Writes nothing. */
-export async function lookAtDomain(
+export async function queryDomainRecords(
 	reader: Knex,
 	domain: Domain,
 	names: SendingNames,
 	openSources: OpenSources,
 	now: number,
-): Promise<DomainSight> {
+): Promise<DomainQuery> {
 	const keys = await listDkimKeys(reader, domain.id);
 	const sources = openSources();
 	try {
@@ -70,7 +70,7 @@ export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: num
 export async function recordDomainCheck(
 	trx: Knex.Transaction,
 	acting: Acting,
-	{domain: before, names, records}: DomainSight,
+	{domain: before, names, records}: DomainQuery,
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
 	const next = nextStatus(before, sightOf(records), at);
@@ -130,7 +130,7 @@ export async function recordDomainCheck(
 
 type CheckDomain = {
 	readonly find: () => Promise<Domain | undefined>;
-	readonly check: (domain: Domain) => Promise<DomainSight>;
+	readonly check: (domain: Domain) => Promise<DomainQuery>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly acting: Acting;
 };

@@ -5,7 +5,7 @@ import {isReserved, parseAddress, unquotedLocal} from '../mail/address.ts';
 import type {PastId} from '../mail/ids.ts';
 import {
 	contentView,
-	type ReadLetter,
+	type ParsedMessage,
 	receivedView,
 	type Summary,
 	unjudged,
@@ -178,7 +178,7 @@ async function findRelayed(
 
 function toSummary(
 	{mailFrom: sender}: StoredInbound,
-	{from, subject, automatic, files}: ReadLetter,
+	{from, subject, automatic, files}: ParsedMessage,
 	verdicts: Verdicts,
 	recipients: readonly string[],
 ): Summary {

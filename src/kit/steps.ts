@@ -3,8 +3,8 @@ import type {Clock} from './clock.ts';
 const maxRestMs = 1000;
 
 /**
- * Runs steps until one returns false or `isStopped` returns true. It pauses after each step for as long as the step
- * took, so that work lasting hours leaves half of its resources to others.
+ * Runs steps until one returns `false` or `isStopped` returns `true`. It pauses after each step for as long as the step
+ * took, but at most a second, so that work lasting hours leaves about half of the machine to others.
  */
 export async function takeSteps(
 	step: () => Promise<boolean>,
@@ -22,7 +22,7 @@ export async function takeSteps(
 	}
 }
 
-/** Returns the parts of a generator as steps for `takeSteps`. */
+/** Turns a generator into the steps of `takeSteps`: each step runs it to its next `yield`. */
 export function stepsOf(parts: AsyncGenerator<void>): () => Promise<boolean> {
 	return async () => !(await parts.next()).done;
 }

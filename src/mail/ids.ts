@@ -33,14 +33,16 @@ const idPrefixes = [
 export type IdPrefix = (typeof idPrefixes)[number];
 
 /**
- * Creates ids: prefix, `_`, 26 characters of Crockford's base32 (48 bits of milliseconds, 80 random), never backwards.
+ * Creates an id: the prefix, `_` and 26 characters of Crockford's base32, which are 48 bits of milliseconds and 80
+ * random bits. Each id from one source sorts after the previous one.
  */
 export type NewId = (prefix: IdPrefix) => string;
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
-const half = 2 ** 40;
+// Numbers hold only 53 bits exactly, so the 80 random bits are stored as two halves of 40 bits. This is how many values
+// each half has.
+const valuesPerHalf = 2 ** 40;
 
-// Numbers hold 53 bits exactly, so the random part is stored as two halves of 40 bits.
 function encode(value: number, characters: number): string {
 	let text = '';
 	for (let remaining = value; text.length < characters; remaining = Math.floor(remaining / 32)) {
@@ -51,7 +53,10 @@ function encode(value: number, characters: number): string {
 
 const poolSize = 8192;
 
-/** Returns a source of buffered random bytes, as fetching few at a time costs more than the rest of an id. */
+/**
+ * Returns a source of buffered random bytes. Requesting a few bytes at a time from the system would take longer than
+ * everything else in creating an id.
+ */
 export function pooledRandom(): (size: number) => Buffer {
 	let pool = Buffer.alloc(0);
 	return size => {
@@ -84,14 +89,14 @@ export function createIdSource(clock: Clock, random: (size: number) => Buffer = 
 		if (now > time) {
 			begin(now);
 		} else {
-			// Within a millisecond, or after the clock stepped back, count up from the last id to preserve the order.
+			// Within a millisecond, or after the clock stepped back, continue from the last id to preserve the order.
 			low += 1 + random(3).readUIntBE(0, 3);
-			if (low >= half) {
-				low -= half;
+			if (low >= valuesPerHalf) {
+				low -= valuesPerHalf;
 				high++;
 				highText = encode(high, 8);
 			}
-			if (high >= half) {
+			if (high >= valuesPerHalf) {
 				begin(time + 1);
 			}
 		}
@@ -99,10 +104,10 @@ export function createIdSource(clock: Clock, random: (size: number) => Buffer = 
 	};
 }
 
-/** The message id in links that were created for a person outside of any message. */
+/** Stands for the message id in links that do not come from a message, such as those that the API creates. */
 export const noMessage = 'msg_00000000000000000000000000';
 
-/** Whether the text is a well-formed id of this kind. Checked before any query. */
+/** Whether the text is a well-formed id of this kind. Callers check this before they query the store. */
 export function isId(prefix: IdPrefix, text: string): boolean {
 	return (
 		text.length === prefix.length + 27 &&
@@ -116,7 +121,7 @@ export function isTemplateId(text: string): boolean {
 	return /^tpl_[\w-]{1,64}$/.test(text);
 }
 
-/** The same rule in words. */
+/** Describes the rule of `isTemplateId` in error messages. */
 export const templateIdForm = 'tpl_ and 1 to 64 letters, digits, hyphens and underscores';
 
 /** Returns the 16 bytes of an id, for signed tokens. */
@@ -148,7 +153,7 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 	return `${prefix}_${parts.join('')}`;
 }
 
-/** Creates ids that sort as if they had been created at a past time, in milliseconds. */
+/** Creates an id that sorts as if it had been created at a past time (milliseconds since the epoch). */
 export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
 /**
@@ -172,7 +177,7 @@ export function idTime(id: string): number {
 	return decode(id.slice(-26, -16));
 }
 
-/** Returns the smallest id of a time, which turns a range of times into a range of ids. */
+/** Returns the smallest possible id of a time, so that a range of times can be queried as a range of ids. */
 export function idFloor(prefix: IdPrefix, milliseconds: number): string {
 	return `${prefix}_${encode(Math.max(0, milliseconds), 10)}${'0'.repeat(16)}`;
 }

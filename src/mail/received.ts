@@ -36,7 +36,7 @@ export type ReceivedContent = {
 };
 
 /** An incoming message as parsed by the reader thread. */
-export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
+export type ParsedMessage = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 	ReceivedContent & {
 		/** The addresses in From, Sender and Reply-To, and those in To and Cc. */
 		readonly senders: readonly string[];
@@ -53,7 +53,7 @@ export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 	};
 
 /** Returns the placeholder for a message whose content is not known. */
-export const unreadLetter = (fault: string): ReadLetter => ({
+export const unreadLetter = (fault: string): ParsedMessage => ({
 	from: null,
 	subject: '',
 	automatic: false,

@@ -2,7 +2,7 @@ import {dayMs} from '../kit/time.ts';
 import type {DnsAnswers} from '../net/dns.ts';
 import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
-import type {ReadLetter, Verdicts} from './received.ts';
+import type {ParsedMessage, Verdicts} from './received.ts';
 
 /**
  * The kind of a report: what sort of message it is, or an event that a provider posted. `dmarc` and `tls` are aggregate
@@ -97,7 +97,7 @@ export type Reading = {
 	/** For `dmarc` and `tls`, if the report could be read. */
 	readonly aggregate?: AggregateReport;
 	/** The content for people, if the message may be for some. */
-	readonly message?: ReadLetter;
+	readonly message?: ParsedMessage;
 	/** The authentication results, if there is a letter. */
 	readonly verdicts?: Verdicts;
 	/** The domains with a valid signature, for kinds of reports where the signer matters. */

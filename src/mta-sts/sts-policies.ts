@@ -12,12 +12,12 @@ import {isPublicAddress} from '../net/ip-address.ts';
 import {connectPinned, findAddresses} from '../net/pinned-connection.ts';
 import type {StoredPolicy} from '../store/tls.ts';
 
-/** An announced policy that could not be fetched. `kept`: an older policy still applies. */
+/** An announced policy that could not be fetched. `kept` is true if an older policy still applies. */
 export type PolicyFailure = {
 	readonly domain: string;
 	readonly failure: TlsFailure;
 	readonly reason: string;
-	readonly kept: boolean;
+	readonly hasValidPolicy: boolean;
 };
 
 type StsPoliciesOptions = {
@@ -37,7 +37,7 @@ type StsPoliciesOptions = {
 const defaultHoldMs = 10_000;
 /** How often a domain's announcement is looked up in DNS, and a failed fetch is repeated. */
 const askEveryMs = 5 * 60_000;
-/** RFC 8461 §3.3: about once a day, so that an attacker who blocks the policy host for a while gains nothing. */
+/** RFC 8461 §3.3: about once a day, so that blocking the policy host for a while does not make a policy expire. */
 const refreshAfterMs = 86_400_000;
 const maxDomains = 20_000;
 
@@ -89,12 +89,13 @@ export class StsPolicies {
 	}
 
 	/**
-	 * Looks up the announced id and fetches the policy if it is new. `has` receives the policy that applies meanwhile.
+	 * Looks up the announced id and fetches the policy if it is new. `onCurrent` gets the policy that applies until
+	 * then.
 	 */
-	async #renew(domain: string, has: (policy: StoredPolicy | null) => void): Promise<StoredPolicy | null> {
+	async #renew(domain: string, onCurrent: (policy: StoredPolicy | null) => void): Promise<StoredPolicy | null> {
 		const stored = this.#known.get(domain)?.policy ?? (await this.#options.read(domain));
 		const current = stored !== null && this.#isLive(stored) ? stored : null;
-		has(current);
+		onCurrent(current);
 		const answer = await this.#options.resolver.txt(`_mta-sts.${domain}`);
 		const id = answer.kind === 'found' ? announcedId(answer.records) : null;
 		// A policy applies until it expires, even if it is no longer announced (§5.1).
@@ -113,7 +114,7 @@ export class StsPolicies {
 		const fetched = await fetch(domain);
 		if (!fetched.ok) {
 			const {failure, reason} = fetched;
-			observer.policyFailed({domain, failure, reason, kept: current !== null});
+			observer.policyFailed({domain, failure, reason, hasValidPolicy: current !== null});
 			this.#remember(domain, current);
 			return current;
 		}
@@ -140,6 +141,7 @@ export class StsPolicies {
 		return expiresAt > storeTime(this.#options.clock.now());
 	}
 
+	/** Whether the policy is due for renewal: after a day, or after half of its lifetime if that is shorter. */
 	#isOld({fetchedAt, expiresAt}: StoredPolicy): boolean {
 		const since = Date.parse(fetchedAt);
 		return this.#options.clock.now() - since > Math.min(refreshAfterMs, (Date.parse(expiresAt) - since) / 2);
@@ -190,8 +192,8 @@ export async function fetchPolicy(domain: string, options: FetchOptions): Promis
 			);
 		}
 		const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
-		const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
-		return failed(failure ?? webpki, `${host}: ${withoutAdvice(message)}`);
+		const inferred = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+		return failed(failure ?? inferred, `${host}: ${withoutAdvice(message)}`);
 	}
 }
 
@@ -199,7 +201,7 @@ function failed(failure: TlsFailure, reason: string): Fetched {
 	return {ok: false, failure, reason};
 }
 
-/** Applies the time limit to the lookup too, which takes no signal. */
+/** Applies the time limit to all the work, including the DNS lookup, which cannot be canceled by a signal. */
 function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 	return new Promise((resolve, reject) => {
 		signal.addEventListener('abort', () => reject(signal.reason), {once: true});
@@ -251,7 +253,8 @@ function get(
 				return;
 			}
 
-			// RFC 8461 §3.2: user-supplied files on a web server are rarely plain text.
+			// RFC 8461 §3.2: people who may upload files to a web server can rarely choose this type, so they cannot
+			// publish a policy.
 			if (!/^text\/plain[ \t]*(;|$)/i.test(type)) {
 				refuse('its policy is not text/plain', 'sts-policy-invalid');
 				return;
@@ -289,13 +292,12 @@ const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
 ]);
 const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const maxPolicyAge = 31_557_600;
-/** Each delivery carries a copy of the policy. */
+/** Limited, because each delivery carries a copy of the policy. */
 const maxPatterns = 100;
 
 /**
- * Parses a policy (RFC 8461 §3.2), or returns the error. Unknown fields are ignored, as are lines that are not fields
- * and `mx` values that are not host names: despite a typo in one line, the domain still requires TLS for its other
- * hosts.
+ * Parses a policy (RFC 8461 §3.2), or returns the error. Ignores unknown fields, lines that are not fields, and `mx`
+ * values that are not host names, so that after a typo in one line the policy still protects the other hosts.
  */
 export function parsePolicy(text: string): StsPolicy | {readonly problem: string} {
 	const first = new Map<string, string>();

@@ -1,6 +1,6 @@
 const minute = 60_000;
-/** Tolerates rounding: the sum of many small parts of a token may be slightly less than one. */
-const hair = 1e-6;
+/** Tolerates rounding errors: the sum of many fractions of a token may be slightly less than one. */
+const tolerance = 1e-6;
 
 /** A token bucket that never lets more than `perMinute` through in any minute. */
 export class Bucket {
@@ -11,15 +11,16 @@ export class Bucket {
 	#filledAt: number | null;
 
 	/**
-	 * The bucket holds one second's worth, so that claims are not made one by one, and fills that much more slowly.
-	 * `held` is its content at the start.
+	 * The bucket holds one second's worth of tokens, so that callers can take several at once. It fills more slowly
+	 * than `perMinute` by about that amount, so that a full bucket plus a minute's inflow does not exceed the rate.
+	 * `content` is the number of tokens at `filledAt`; by default the bucket starts full.
 	 */
-	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
+	constructor(perMinute: number, content = Number.POSITIVE_INFINITY, filledAt: number | null = null) {
 		this.perMinute = perMinute;
 		this.#max = perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / 60));
 		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#max + 1) / minute;
-		this.#tokens = Math.min(this.#max, held);
-		this.#filledAt = since;
+		this.#tokens = Math.min(this.#max, content);
+		this.#filledAt = filledAt;
 	}
 
 	#fill(now: number): void {
@@ -36,7 +37,7 @@ export class Bucket {
 	/** Returns the number of whole tokens available. */
 	left(now: number): number {
 		this.#fill(now);
-		return Math.floor(this.#tokens + hair);
+		return Math.floor(this.#tokens + tolerance);
 	}
 
 	/** Takes tokens, which must be available; a negative number returns them. */
@@ -45,9 +46,9 @@ export class Bucket {
 		this.#tokens -= tokens;
 	}
 
-	/** Returns when a whole token is available, which may be in the past. */
+	/** Returns when a whole token is available: `now` or later, never (infinity) if the rate is zero. */
 	nextAt(now: number): number {
 		this.#fill(now);
-		return this.#tokens + hair >= 1 ? now : Math.ceil(now + (1 - this.#tokens) / this.#perMs);
+		return this.#tokens + tolerance >= 1 ? now : Math.ceil(now + (1 - this.#tokens) / this.#perMs);
 	}
 }

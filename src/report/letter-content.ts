@@ -1,11 +1,11 @@
 import {cutText, withoutControls} from '../kit/text.ts';
-import type {ReadLetter} from '../mail/received.ts';
+import type {ParsedMessage} from '../mail/received.ts';
 import {stripHtml} from './decode.ts';
 import {fileNameOf, findField, type Part, transferEncoding} from './mime.ts';
 
 /** The parts of a message that people read. */
 type Content = {readonly text: string | null; readonly html: string | null};
-type LetterFile = ReadLetter['files'][number];
+type LetterFile = ParsedMessage['files'][number];
 
 const bodies: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'message/delivery-status']);
 const maxNameLength = 255;

@@ -1,6 +1,6 @@
 import addressparser, {type AddressOrGroup} from 'nodemailer/lib/addressparser';
 import {cutText, withoutControls} from '../kit/text.ts';
-import {type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
+import {type ParsedMessage, unreadLetter, type Verdict} from '../mail/received.ts';
 import {addressesIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
 import {readContent, toFiles} from './letter-content.ts';
@@ -21,10 +21,10 @@ const maxHeaderLength = 256 * 1024;
 const maxAnswers = 50;
 
 /** Parses a message. If it exceeds the limits of `readMail`, the result has only its header and a `fault`. */
-export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ReadLetter> {
+export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ParsedMessage> {
 	const mail = readMail(raw, raw.length);
 	const {fields, parts} = mail.root;
-	const unread = (fault: string): ReadLetter => ({...unreadLetter(fault), ...ofHeader(mail, raw)});
+	const unread = (fault: string): ParsedMessage => ({...unreadLetter(fault), ...ofHeader(mail, raw)});
 	if (mail.fault !== null) {
 		return unread(mail.fault);
 	}

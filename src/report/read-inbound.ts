@@ -7,7 +7,7 @@ import {KnownAnswers} from './known-answers.ts';
 import {readLetter} from './letter.ts';
 import {readReport} from './read-report.ts';
 import {letterLimits, reportLimits, type SignatureClocks, tlsReportLimits, verifySignatures} from './signatures.ts';
-import {judgeLetter} from './verdicts.ts';
+import {judgeMessage} from './verdicts.ts';
 
 /** Whether a report is trusted because of who signed it. */
 export const isTrustedBySigner = ({kind, forwarded}: Reading): boolean => signedKinds.has(kind) && !forwarded;
@@ -37,7 +37,7 @@ export async function readInbound(
 	}
 	const limits = letterLimits(raw.length);
 	const parsedMessage = await readLetter(raw, verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
-	const verdicts = judgeLetter(envelope, parsedMessage, answers);
+	const verdicts = judgeMessage(envelope, parsedMessage, answers);
 	if (!isTrustedBySigner(reading)) {
 		return {...reading, message: parsedMessage, verdicts};
 	}

@@ -72,8 +72,8 @@ function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
 }
 
-function isTextCut({said}: BounceText, reports: readonly Report[]): boolean {
-	return reports.length >= maxFindings || (reports.length > 1 && said.length >= maxTextLength);
+function isTextCut({ownText}: BounceText, reports: readonly Report[]): boolean {
+	return reports.length >= maxFindings || (reports.length > 1 && ownText.length >= maxTextLength);
 }
 
 function whatItSays(
@@ -118,7 +118,7 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 	}
 	const action = actionInText(bounce);
 	const hidden = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
-	const fullText = findings.length === 1 ? bounce.said : null;
+	const fullText = findings.length === 1 ? bounce.ownText : null;
 	return findings.map(finding =>
 		reportOfFinding(
 			{...finding, ...(action && {action}), recipient: finding.recipient ?? hidden},
@@ -263,7 +263,7 @@ function few(values: readonly string[]): string[] {
 /** Reads a delivery status notification (RFC 3464, 6533). Returns `null` if it says nothing about any recipient. */
 function readDsn(
 	mail: Mail,
-	{said}: Pick<BounceText, 'said'>,
+	{ownText}: Pick<BounceText, 'ownText'>,
 	{status, returned}: Pick<Structured, 'returned'> & {readonly status: DeliveryStatus},
 	classify: Classify,
 ): Report[] | null {
@@ -274,8 +274,8 @@ function readDsn(
 	const around: Around = {
 		mail,
 		returned,
-		human: said,
-		said: splitParagraphs(said, known),
+		human: ownText,
+		said: splitParagraphs(ownText, known),
 		subject: findField(mail.root.fields, 'subject') ?? '',
 		reporter: hostOf(findField(status.message, 'reporting-mta')),
 		isOnlyRecipient: status.recipients.length === 1,

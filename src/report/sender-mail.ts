@@ -133,7 +133,7 @@ export const feedbackActions: ReadonlyMap<string, ReportAction> = new Map<string
 /** Reads a feedback report (RFC 5965) or Microsoft's substitute for one, or returns `null`. */
 export function readFeedback(
 	mail: Mail,
-	text: Pick<BounceText, 'said'>,
+	text: Pick<BounceText, 'ownText'>,
 	{feedback: fields, ses, returned, status}: Structured,
 ): Report[] | null {
 	if (fields) {
@@ -205,8 +205,8 @@ function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): 
 	return returned.length > 0 && isComplaint && /\bstaff@(?:hotmail|outlook)\.com\b/i.test(from) ? null : undefined;
 }
 
-function firstParagraph({said}: Pick<BounceText, 'said'>): string {
-	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
+function firstParagraph({ownText}: Pick<BounceText, 'ownText'>): string {
+	return ownText.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
 /** Creates a report per recipient; `said` is the text for people. */

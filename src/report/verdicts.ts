@@ -1,5 +1,5 @@
 import {domainOf} from '../mail/address.ts';
-import type {ReadLetter, Verdict, Verdicts} from '../mail/received.ts';
+import type {ParsedMessage, Verdict, Verdicts} from '../mail/received.ts';
 import type {Envelope} from '../mail/report.ts';
 import {oversizedCode, type Question} from '../net/dns.ts';
 import {alignmentOf} from './alignment.ts';
@@ -9,8 +9,8 @@ import {authorDomains, domainName, readHeader} from './raw-header.ts';
 import {keyNames} from './signatures.ts';
 import {checkSpf} from './spf.ts';
 
-// Checks whether a message is from who it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). Runs in the reader's
-// thread without network access: the daemon looks up the DNS answers that `missingAnswers` requests.
+// Checks whether a message is really from its stated author: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). Runs in
+// the reader's thread without network access: the daemon sends the DNS questions that `missingAnswers` returns.
 
 const noVerdict: Verdict = {result: 'none', domain: null};
 
@@ -20,6 +20,7 @@ const noVerdict: Verdict = {result: 'none', domain: null};
  */
 export function missingAnswers(head: Buffer, envelope: Envelope | null, answers: KnownAnswers): readonly Question[] {
 	const header = readHeader(head);
+	// The results of these checks are not used: each check adds the questions that it needs to `answers.missing`.
 	for (const name of keyNames(header)) {
 		answers.ask('txt', name);
 	}
@@ -33,18 +34,18 @@ export function missingAnswers(head: Buffer, envelope: Envelope | null, answers:
 }
 
 /** Judges who sent a message. Missing DNS answers yield `temperror`. */
-export function judgeLetter(
+export function judgeMessage(
 	envelope: Envelope,
-	parsedMessage: Pick<ReadLetter, 'from' | 'isAmbiguous' | 'signatures'>,
+	parsedMessage: Pick<ParsedMessage, 'from' | 'isAmbiguous' | 'signatures'>,
 	known: ConstructorParameters<typeof KnownAnswers>[0],
 ): Verdicts {
 	const {from, isAmbiguous, signatures} = parsedMessage;
 	const domain = domainName(domainOf(from?.address ?? '')) ?? null;
-	// Each has its own view, because a missing answer counts only for the check that needs it.
+	// SPF and DMARC each get their own `KnownAnswers`, because a missing answer affects only the check that needs it.
 	const spf = judgeSpf(envelope, new KnownAnswers(known));
 	const dmarc = judgeDmarc({domain, isAmbiguous, spf, signatures}, new KnownAnswers(known));
 	const passed = signatures.filter(({result}) => result === 'pass');
-	// Those of the author's domain come first.
+	// `signatures` begins with those of the author's domain.
 	return {spf, dkim: passed[0] ?? signatures[0] ?? noVerdict, dmarc};
 }
 
@@ -52,15 +53,15 @@ function judgeSpf({client, helo, mailFrom}: Envelope, answers: KnownAnswers): Ve
 	return client ? checkSpf(answers, {client, helo: helo || `[${client}]`, sender: mailFrom ?? ''}) : noVerdict;
 }
 
-type Author = Pick<ReadLetter, 'isAmbiguous' | 'signatures'> & {
+type Author = Pick<ParsedMessage, 'isAmbiguous' | 'signatures'> & {
 	readonly domain: string | null;
 	readonly spf: Verdict;
 };
 
 /** Checks each mechanism against the policy by itself: one aligned pass is enough (RFC 7489 §6.6.2). */
 function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: KnownAnswers): Verdict {
-	// §6.6.1: a From with several authors has no single domain to check. If fields are repeated, signatures do not
-	// cover what people see.
+	// §6.6.1: a From field with several authors has no single domain to check. If fields are repeated, the signatures
+	// may not cover the ones that people see.
 	if (domain === null || isAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
 	}
@@ -79,7 +80,7 @@ function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: Kno
 	return {result: isPassed ? 'pass' : 'fail', domain};
 }
 
-function isAligned(proved: string, author: string, isStrict: boolean): boolean {
-	const alignment = alignmentOf(proved, author);
+function isAligned(authenticated: string, author: string, isStrict: boolean): boolean {
+	const alignment = alignmentOf(authenticated, author);
 	return alignment === 'strict' || (alignment === 'relaxed' && !isStrict);
 }

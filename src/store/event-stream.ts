@@ -59,13 +59,13 @@ export async function readStream(reader: Knex, workspaceId: string, {after, upTo
 export async function* eventsUntilNow(
 	reader: Knex,
 	workspaceId: string,
-	{after, isShown = () => true}: {readonly after: number; readonly isShown?: (event: StreamedEvent) => boolean},
+	{after, isVisible = () => true}: {readonly after: number; readonly isVisible?: (event: StreamedEvent) => boolean},
 ): AsyncGenerator<readonly StreamedEvent[]> {
 	const upTo = await readLastPosition(reader);
 	let position = after;
 	do {
 		const part = await readStream(reader, workspaceId, {after: position, upTo});
-		yield part.events.filter(isShown);
+		yield part.events.filter(isVisible);
 		position = part.position;
 	} while (position < upTo);
 }

@@ -229,7 +229,7 @@ type Lesson = Preferences & {
 	/** The preferences of the contact; `undefined` if there is none. */
 	readonly known: Preferences | undefined;
 	/** If `false`, the contact is read, but neither created nor changed. */
-	readonly shouldLearn: boolean;
+	readonly shouldUpdate: boolean;
 };
 
 /**
@@ -252,7 +252,7 @@ export async function teachContacts(
 			timezone: lesson.timezone ?? before?.timezone ?? null,
 		};
 		preferences.push(after);
-		if (lesson.shouldLearn && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
+		if (lesson.shouldUpdate && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
 			const earlier = learned.get(key);
 			held.set(key, after);
 			learned.set(key, {

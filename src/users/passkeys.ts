@@ -25,14 +25,14 @@ import {Pending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
 
 /** The origin of the dashboard. Passkeys are bound to its host name, which cannot be an IP address. */
-export type Site = {
+export type DashboardOrigin = {
 	/** `https://mail.example.com:8443` */
 	readonly origin: string;
 	/** `mail.example.com` */
 	readonly host: string;
 };
 
-/** The options for the browser, and a sealed state that it returns with its response. */
+/** The options for the browser, and an encrypted state that the browser sends back with its response. */
 export type PasskeyRequest<Options> = {readonly options: Options; readonly pending: string};
 
 type PasskeyOptions = {
@@ -43,18 +43,21 @@ type PasskeyOptions = {
 	readonly attempts: FailedLogIns;
 };
 
-type Begun = {readonly challenge: string; readonly userId: string | null};
+type PendingChallenge = {readonly challenge: string; readonly userId: string | null};
 
 const maxNameLength = 60;
 
-// Imported on demand, because it is large and would slow down the start.
+// Imported on demand, because it is large and would slow down startup.
 const library = async () => await import('@simplewebauthn/server');
 
-/** Manages passkeys (WebAuthn). They verify the user by PIN, finger or face, so one alone is enough to sign in. */
+/**
+ * Manages passkeys (WebAuthn). The authenticator checks a PIN, a fingerprint or the face, so a passkey alone, without a
+ * password, is enough to sign in.
+ */
 export class Passkeys {
 	readonly #options: PasskeyOptions;
-	readonly #registering: Pending<Begun>;
-	readonly #loggingIn: Pending<Begun>;
+	readonly #registering: Pending<PendingChallenge>;
+	readonly #loggingIn: Pending<PendingChallenge>;
 
 	constructor(options: PasskeyOptions) {
 		const {vault, clock} = options;
@@ -63,7 +66,10 @@ export class Passkeys {
 		this.#loggingIn = new Pending(vault, clock, 'log-in by passkey');
 	}
 
-	async askToRegister(user: User, site: Site): Promise<PasskeyRequest<PublicKeyCredentialCreationOptionsJSON>> {
+	async createRegistrationRequest(
+		user: User,
+		site: DashboardOrigin,
+	): Promise<PasskeyRequest<PublicKeyCredentialCreationOptionsJSON>> {
 		const {generateRegistrationOptions} = await library();
 		const options = await generateRegistrationOptions({
 			rpName: 'mailctl',
@@ -90,7 +96,7 @@ export class Passkeys {
 			answer,
 			site,
 			name,
-		}: {readonly pending: string; readonly answer: unknown; readonly site: Site; readonly name: string},
+		}: {readonly pending: string; readonly answer: unknown; readonly site: DashboardOrigin; readonly name: string},
 	): Promise<Passkey | undefined> {
 		const {store, clock, newId} = this.#options;
 		const begun = this.#registering.take(pending);
@@ -128,17 +134,17 @@ export class Passkeys {
 		});
 	}
 
-	/** With a `userId`, only passkeys of this user are accepted. With `null`, the browser offers those it has. */
-	async askToLogIn(
-		site: Site,
+	/** With a `userId`, only this user's passkeys are accepted. With `null`, the browser offers all it has. */
+	async createLoginRequest(
+		site: DashboardOrigin,
 		userId: string | null,
 	): Promise<PasskeyRequest<PublicKeyCredentialRequestOptionsJSON>> {
 		const {generateAuthenticationOptions} = await library();
-		const own = userId === null ? [] : await listPasskeys(this.#options.store.reader, userId);
+		const passkeys = userId === null ? [] : await listPasskeys(this.#options.store.reader, userId);
 		const options = await generateAuthenticationOptions({
 			rpID: site.host,
 			userVerification: 'required',
-			allowCredentials: own.map(({credential_id: id}) => ({id})),
+			allowCredentials: passkeys.map(({credential_id: id}) => ({id})),
 		});
 		return {options, pending: this.#loggingIn.seal({challenge: options.challenge, userId})};
 	}
@@ -151,14 +157,15 @@ export class Passkeys {
 	}: {
 		readonly pending: string;
 		readonly answer: unknown;
-		readonly site: Site;
+		readonly site: DashboardOrigin;
 		readonly address: string;
 	}): Promise<LogIn> {
 		const {store, attempts} = this.#options;
-		// Only the network is limited: signatures cannot be guessed, and a failed one does not identify a user.
-		const seconds = attempts.begin({address, account: null});
-		if (seconds !== null) {
-			return {ok: false, reason: 'limited', seconds};
+		// Attempts are limited by network, not by account: signatures cannot be guessed, and a failed one does not
+		// identify a user.
+		const waitSeconds = attempts.begin({address, account: null});
+		if (waitSeconds !== null) {
+			return {ok: false, reason: 'limited', seconds: waitSeconds};
 		}
 		const passkey = await this.#verify(pending, answer, site);
 		const user = passkey && (await findUser(store.reader, passkey.user_id));
@@ -170,7 +177,7 @@ export class Passkeys {
 	}
 
 	/** Returns the passkey that signed the challenge, or `undefined` if it is unknown or the signature is invalid. */
-	async #verify(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {
+	async #verify(pending: string, answer: unknown, site: DashboardOrigin): Promise<Passkey | undefined> {
 		const begun = this.#loggingIn.take(pending);
 		const response = answer as AuthenticationResponseJSON;
 		const passkey =
@@ -197,6 +204,7 @@ export class Passkeys {
 			counter: String(result.authenticationInfo.newCounter),
 			used_at: storeTime(this.#options.clock.now()),
 		};
+		// Fails if the passkey was used or removed in the meantime.
 		return (await this.#options.store.writer.transaction(trx => usePasskey(trx, passkey, used)))
 			? passkey
 			: undefined;

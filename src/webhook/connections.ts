@@ -14,32 +14,33 @@ export type Connection = {
 	readonly tls: string | null;
 };
 
-type Waiter = {readonly addresses: readonly string[]; readonly go: (connection: Connection | null) => void};
+type Waiter = {readonly addresses: readonly string[]; readonly resume: (connection: Connection | null) => void};
 
 type ConnectionsOptions = {
-	/** Trusts public authorities and those in the settings. Requires TLS 1.2 or newer. */
+	/** Trusts public certificate authorities and those in the settings. Requires TLS 1.2 or newer. */
 	readonly secureContext: SecureContext;
 	/** How long an idle connection stays open, in milliseconds. */
 	readonly idleMs: number;
-	/** How many idle connections stay open. The one that has been idle longest is closed first. */
+	/** The maximum number of idle connections. Above it, the one that has been idle longest is closed. */
 	readonly maxIdle: number;
 };
 
 const maxHeaderSize = 16 * 1024;
-/** How long an attempt waits for a connection that another attempt opens or uses before it opens its own, in ms. */
+/** How long an attempt waits for a connection of another attempt before opening its own, in milliseconds. */
 const waitLimitMs = 250;
 
 /**
- * Connections to checked addresses. A new one only goes to an address of the target, because the name is never looked
- * up again. An idle one is reused only for the same origin, and only while its address is among those just checked.
+ * Connections to checked addresses. A new connection uses an address that was just checked and never resolves the name
+ * again: DNS could return an internal address the second time. An idle connection is reused only for the same origin,
+ * and only while its address is among those just checked.
  */
 export class Connections {
 	readonly #options: ConnectionsOptions;
 	/** In the order in which they became idle. */
 	readonly #idle = new Set<Connection>();
-	/** By origin, in the same order. */
-	readonly #idleOf = new Map<string, Set<Connection>>();
-	/** The number being opened, by origin. */
+	/** The same connections by origin, in the same order. */
+	readonly #idleByOrigin = new Map<string, Set<Connection>>();
+	/** The number of connections that are being opened, by origin. */
 	readonly #opening = new Map<string, number>();
 	/** Attempts that wait for a connection, by origin and in order. */
 	readonly #waiters = new Map<string, Set<Waiter>>();
@@ -48,11 +49,11 @@ export class Connections {
 		this.#options = options;
 	}
 
-	/** Resumes the first waiting attempt, with this connection or to open its own. */
+	/** Resumes the first attempt that can use this connection. With `null`, the first one opens its own. */
 	#wake(origin: string, connection: Connection | null): boolean {
 		for (const waiter of this.#waiters.get(origin) ?? []) {
 			if (connection === null || waiter.addresses.includes(connection.address)) {
-				waiter.go(connection);
+				waiter.resume(connection);
 				return true;
 			}
 		}
@@ -61,24 +62,24 @@ export class Connections {
 
 	#wait({origin, addresses}: Target): Promise<Connection | null> {
 		return new Promise(resolve => {
-			const here = this.#waiters.get(origin) ?? new Set();
+			const waiters = this.#waiters.get(origin) ?? new Set();
 			const waiter: Waiter = {
 				addresses,
-				go: connection => {
+				resume: connection => {
 					clearTimeout(timer);
-					here.delete(waiter);
-					if (here.size === 0) {
+					waiters.delete(waiter);
+					if (waiters.size === 0) {
 						this.#waiters.delete(origin);
 					}
 					resolve(connection);
 				},
 			};
-			const timer = setTimeout(() => waiter.go(null), waitLimitMs);
-			this.#waiters.set(origin, here.add(waiter));
+			const timer = setTimeout(() => waiter.resume(null), waitLimitMs);
+			this.#waiters.set(origin, waiters.add(waiter));
 		});
 	}
 
-	#noteOpening(origin: string, change: 1 | -1): void {
+	#countOpening(origin: string, change: 1 | -1): void {
 		const n = (this.#opening.get(origin) ?? 0) + change;
 		if (n > 0) {
 			this.#opening.set(origin, n);
@@ -89,10 +90,10 @@ export class Connections {
 
 	#forget(connection: Connection): void {
 		if (this.#idle.delete(connection)) {
-			const others = this.#idleOf.get(connection.origin);
+			const others = this.#idleByOrigin.get(connection.origin);
 			others?.delete(connection);
 			if (others?.size === 0) {
-				this.#idleOf.delete(connection.origin);
+				this.#idleByOrigin.delete(connection.origin);
 			}
 		}
 	}
@@ -103,11 +104,11 @@ export class Connections {
 	}
 
 	/**
-	 * Returns an existing connection, or `null` if a new one must be opened. Attempts wait briefly for one that is
-	 * being opened, because it may serve them, too. A handshake for each would cost a hundred times as much.
+	 * Returns an existing connection, or `null` if a new one must be opened. If others are being opened, the
+	 * attempt waits briefly for one to become free: a handshake would cost a hundred times as much.
 	 */
 	async take(target: Target): Promise<Connection | null> {
-		for (const connection of this.#idleOf.get(target.origin) ?? []) {
+		for (const connection of this.#idleByOrigin.get(target.origin) ?? []) {
 			if (target.addresses.includes(connection.address)) {
 				this.#forget(connection);
 				return connection;
@@ -120,15 +121,15 @@ export class Connections {
 
 	/** Opens and verifies a connection within the limit (milliseconds). Rejects with the reason if it cannot. */
 	async open(target: Target, limitMs: number): Promise<Connection> {
-		this.#noteOpening(target.origin, 1);
+		this.#countOpening(target.origin, 1);
 		const socket = await connect(target, this.#options.secureContext, limitMs).finally(() => {
-			this.#noteOpening(target.origin, -1);
+			this.#countOpening(target.origin, -1);
 			this.#wake(target.origin, null);
 		});
 		let isUsed = false;
 		const client = new Client(target.origin, {
-			// The socket is already open, and the client never gets another one. Undici does not expect a synchronous
-			// call.
+			// The socket is already open, and the client never gets another one. The callback is deferred, because
+			// Undici does not expect it to be called synchronously.
 			connect(_options, callback) {
 				const isReconnect = isUsed;
 				isUsed = true;
@@ -137,7 +138,7 @@ export class Connections {
 				);
 			},
 			pipelining: 1,
-			// `exchange` limits the whole attempt; these limits are per gap.
+			// Disabled, because they limit single pauses: `exchange` in post.ts limits the whole attempt.
 			headersTimeout: 0,
 			bodyTimeout: 0,
 			keepAliveTimeout: this.#options.idleMs,
@@ -160,7 +161,10 @@ export class Connections {
 			return;
 		}
 		this.#idle.add(connection);
-		this.#idleOf.set(connection.origin, (this.#idleOf.get(connection.origin) ?? new Set()).add(connection));
+		this.#idleByOrigin.set(
+			connection.origin,
+			(this.#idleByOrigin.get(connection.origin) ?? new Set()).add(connection),
+		);
 		const [oldest] = this.#idle;
 		if (this.#idle.size > this.#options.maxIdle && oldest) {
 			this.drop(oldest);
@@ -174,7 +178,7 @@ export class Connections {
 		}
 	}
 
-	get idle(): number {
+	get idleCount(): number {
 		return this.#idle.size;
 	}
 }
@@ -187,7 +191,7 @@ export type Target = CheckedHost & {
 	readonly isLocal: boolean;
 };
 
-/** Resolves once the certificate is verified or a local program accepts. Rejects after the limit (milliseconds). */
+/** Resolves once the certificate is verified, or for a local target, once connected. Rejects after `limitMs`. */
 function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
 		const socket = connectPinned(target, target.isLocal ? null : secureContext);
@@ -234,7 +238,7 @@ const errorMessages: Readonly<Record<string, string>> = {
 	UND_ERR_HEADERS_OVERFLOW: 'its response headers exceed 16 KiB',
 };
 
-/** A failure described by our own text, which reveals nothing that the endpoint's owner does not know. */
+/** A failure whose message was written for the endpoint's owner and reveals nothing about the internal network. */
 export class PostProblem extends Error {
 	/** More for the operator's log, or `null`. */
 	readonly detail: string | null;
@@ -250,7 +254,7 @@ export class PostProblem extends Error {
  */
 export type Problem = {readonly error: string; readonly detail: string | null};
 
-/** Hides texts of the system and libraries from the owner: they may name addresses of the internal network. */
+/** Hides messages of the system and of libraries from the owner: they may contain internal addresses. */
 export function toProblem(error: unknown): Problem {
 	if (error instanceof PostProblem) {
 		return {error: error.message, detail: error.detail};

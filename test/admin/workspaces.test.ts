@@ -1,5 +1,10 @@
 import test from 'ava';
-import {changeWorkspace, createWorkspace, pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
+import {
+	changeWorkspace,
+	createWorkspace,
+	pauseByInstallation,
+	resumeByInstallation,
+} from '../../src/admin/workspaces.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {findWorkspaceByName, listWorkspaces} from '../../src/store/workspaces.ts';
 import {sqliteTest} from '../helpers/databases.ts';
@@ -51,10 +56,10 @@ sqliteTest(test, 'pausing again keeps the time but takes the new reason; resume 
 	const tools = testTools();
 	const write = store.writer.transaction;
 	const made = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
-	const paused = await write(trx => pauseWorkspace(trx, tools, made as NonNullable<typeof made>, 'review'));
+	const paused = await write(trx => pauseByInstallation(trx, tools, made as NonNullable<typeof made>, 'review'));
 	t.like(paused, {paused_at: '2026-06-09T10:00:00.000Z', pause_reason: 'review'});
 	tools.advance(60_000);
-	const again = await write(trx => pauseWorkspace(trx, tools, paused, 'abuse'));
+	const again = await write(trx => pauseByInstallation(trx, tools, paused, 'abuse'));
 	t.like(again, {paused_at: '2026-06-09T10:00:00.000Z', pause_reason: 'abuse'});
-	t.like(await write(trx => resumeWorkspace(trx, tools, paused.id)), {paused_at: null, pause_reason: null});
+	t.like(await write(trx => resumeByInstallation(trx, tools, paused.id)), {paused_at: null, pause_reason: null});
 });

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {type StreamPlace, streamIds} from '../../src/api/routes/events.ts';
+import {type StreamPosition, streamIds} from '../../src/api/routes/events.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {insertEvents} from '../../src/store/timeline.ts';
@@ -119,7 +119,7 @@ sqliteTest(test, 'a stream can resume after any event, including events that sha
 		told(await next(await from(queued, 'delivered,clicked'), 2)),
 		told([all[3], clicked] as StreamMessage[]),
 	);
-	const {position} = idsOf(api).read(queued) as StreamPlace;
+	const {position} = idsOf(api).read(queued) as StreamPosition;
 	for (const eventId of [newEvent(id).id, `${all[0]?.data.id}`]) {
 		t.is(
 			await from(idsOf(api).write({position, eventId})).then(({response}) => response.status),

@@ -240,7 +240,7 @@ export async function startApi(
 			messageIdOf: (id, from) => toMessageId(links, id, from),
 			webhooks: {
 				guard: new AddressGuard({allowCidrs: [], allowsLocal: false}),
-				onDue: eventWriter.onDue,
+				reportDue: eventWriter.onDue,
 				postExample: endpoint =>
 					postExample(
 						{

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {KnownAnswers} from '../../src/report/known-answers.ts';
-import {judgeLetter, missingAnswers} from '../../src/report/verdicts.ts';
+import {judgeMessage, missingAnswers} from '../../src/report/verdicts.ts';
 
 // DMARC (RFC 7489), judged from given results of SPF and DKIM.
 
@@ -28,7 +28,7 @@ function dmarcOf({from, records, dkim, spf}: Given): string {
 			return found ? {kind: 'found', records: found} : {kind: 'nxdomain'};
 		},
 	} as unknown as ReadonlyMap<string, DnsAnswer<unknown>>;
-	const {dmarc} = judgeLetter(
+	const {dmarc} = judgeMessage(
 		{client, helo: 'mx.test', mailFrom: spf === undefined ? 'a@nothing.test' : `a@${spf}`},
 		{
 			from: {address: `ada@${from}`, name: null},

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
+import {pauseByInstallation, resumeByInstallation} from '../../src/admin/workspaces.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {defaultReputationLimits as limits, type ReputationLimits} from '../../src/mail/reputation.ts';
 import {type Judged, judge as judgeAs, startGuard} from '../../src/reputation/guard.ts';
@@ -84,7 +84,7 @@ storeTest(test, 'keeps the reason of a manual pause', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	const row = await rowOf(store, workspaceId);
-	await store.writer.transaction(trx => pauseWorkspace(trx, tools, row, 'under review'));
+	await store.writer.transaction(trx => pauseByInstallation(trx, tools, row, 'under review'));
 	await count(store, workspaceId, {attempted: 200, hard: 30});
 	t.deepEqual(await judge(store, limits, start), []);
 	t.is((await rowOf(store, workspaceId)).pause_reason, 'under review');
@@ -95,7 +95,7 @@ storeTest(test, 'starts over on resume: neither old figures nor late reports pau
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30}, start - 1000);
 	await judge(store, limits, start);
-	await store.writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId));
+	await store.writer.transaction(trx => resumeByInstallation(trx, tools, workspaceId));
 	t.like(await rowOf(store, workspaceId), {
 		...{paused_at: null, pause_reason: null, reputation_since: storeTime(start), reputation_warned_at: null},
 	});
@@ -112,7 +112,7 @@ storeTest(test, 'keeps the figures of a workspace that is resumed without being 
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30});
-	t.is((await store.writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId))).reputation_since, null);
+	t.is((await store.writer.transaction(trx => resumeByInstallation(trx, tools, workspaceId))).reputation_since, null);
 	t.like(await judge(store, limits, start), {length: 1, 0: {kind: 'paused'}});
 });
 
@@ -128,7 +128,7 @@ storeTest(test, 'does not pause a workspace by older figures if it is resumed in
 	const slow: Store['writer'] = {
 		...writer,
 		async transaction(work) {
-			await writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId));
+			await writer.transaction(trx => resumeByInstallation(trx, tools, workspaceId));
 			return await writer.transaction(work);
 		},
 	};

@@ -83,7 +83,7 @@ storeTest(test, 'looks up the addresses of a batch among contacts in an index', 
 	const addresses = Array.from({length: 8000}, (_, n) => `user${n}@a.test`);
 	const lessons = addresses.map(address => ({
 		...{id: () => newId('con'), workspaceId, address, addressKey: address, known: undefined},
-		...{locale: null, timezone: null, shouldLearn: true},
+		...{locale: null, timezone: null, shouldUpdate: true},
 	}));
 	await store.writer.transaction(trx => teachContacts(trx, lessons, storeTime(Date.now())));
 	const plan = await store.writer.transaction(async trx => {

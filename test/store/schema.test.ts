@@ -240,7 +240,7 @@ if (engines.includes('postgres')) {
 			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
 		};
 		await migrate(store.database, {
-			async within(trx) {
+			async beforeCommit(trx) {
 				await trx.raw('lock table workspaces');
 				tries++;
 				if (!waiting) {

@@ -25,12 +25,12 @@ async function labOf(store: Store) {
 	const ann = await add('ann@x.example');
 	const authenticator = createAuthenticator(site);
 	const register = async (user = ann, flags = {}) => {
-		const {options, pending} = await passkeys.askToRegister(user, site);
+		const {options, pending} = await passkeys.createRegistrationRequest(user, site);
 		const answer = authenticator.register(options, flags);
 		return await passkeys.register(tools.operator, user, {pending, answer, site, name: ' Phone '});
 	};
 	const logIn = async (flags = {}, userId: string | null = null) => {
-		const {options, pending} = await passkeys.askToLogIn(site, userId);
+		const {options, pending} = await passkeys.createLoginRequest(site, userId);
 		return await passkeys.logIn({pending, answer: authenticator.logIn(options, flags), site, address});
 	};
 	return {tools, passkeys, add, ann, authenticator, register, logIn};
@@ -42,7 +42,7 @@ sqliteTest(test, 'registers a passkey once and signs its user in', async (t, sto
 	const made = await register();
 	t.like(made, {user_id: ann.id, credential_id: authenticator.id, name: 'Phone', used_at: null});
 	t.is(await register(), undefined, 'it is there already');
-	const {options} = await passkeys.askToRegister(ann, site);
+	const {options} = await passkeys.createRegistrationRequest(ann, site);
 	t.deepEqual(
 		options.excludeCredentials?.map(({id}) => id),
 		[authenticator.id],
@@ -71,18 +71,18 @@ sqliteTest(test, 'rejects a response for another site, without the user, repeate
 	t.deepEqual(await logIn({origin: 'https://evil.test'}), wrong);
 	t.deepEqual(await logIn({verified: false}), wrong, 'nobody gave a PIN or a finger');
 
-	const {options, pending} = await passkeys.askToLogIn(site, null);
+	const {options, pending} = await passkeys.createLoginRequest(site, null);
 	const answer = authenticator.logIn(options);
 	t.like(await passkeys.logIn({pending, answer, site, address}), {ok: true});
 	t.deepEqual(await passkeys.logIn({pending, answer, site, address}), wrong, 'it was used');
 
-	const late = await passkeys.askToLogIn(site, null);
+	const late = await passkeys.createLoginRequest(site, null);
 	tools.advance(5 * 60_000);
 	const lateAnswer = authenticator.logIn(late.options);
 	t.deepEqual(await passkeys.logIn({pending: late.pending, answer: lateAnswer, site, address}), wrong);
 
 	const other = createAuthenticator(site);
-	const asked = await passkeys.askToLogIn(site, null);
+	const asked = await passkeys.createLoginRequest(site, null);
 	const forged = {...other.logIn(asked.options), id: authenticator.id, rawId: authenticator.id};
 	t.deepEqual(await passkeys.logIn({pending: asked.pending, answer: forged, site, address}), wrong);
 });
@@ -111,11 +111,11 @@ sqliteTest(test, 'rejects any invalid response of a browser', async (t, store) =
 	const json = fc.jsonValue();
 	await fc.assert(
 		fc.asyncProperty(json, json, fc.boolean(), async (value, part, isKnown) => {
-			const {pending} = await passkeys.askToLogIn(site, null);
+			const {pending} = await passkeys.createLoginRequest(site, null);
 			const answer = isKnown ? {...authenticator.logIn({challenge: 'x'}), response: part} : value;
 			const from = `2001:db8:0:${(n++).toString(16)}::1`;
 			t.deepEqual(await passkeys.logIn({pending, answer, site, address: from}), wrong);
-			const asked = await passkeys.askToRegister(ann, site);
+			const asked = await passkeys.createRegistrationRequest(ann, site);
 			const operator = {actor: 'user:ann', from};
 			const given = {pending: asked.pending, answer: value, site, name: 'x'};
 			t.is(await passkeys.register(operator, ann, given), undefined);

@@ -50,19 +50,19 @@ const linkSchema = Type.Object(
 	},
 );
 
-const cleared = '`null` or an empty text removes it. Unchanged if omitted.';
+const clearingNote = '`null` or an empty text removes it. Unchanged if omitted.';
 
 /** The body of a change. */
 const contactChanges = Type.Object(
 	{
 		locale: Type.Optional(
 			Type.Union([Type.String({format: 'locale'}), Type.Literal(''), Type.Null()], {
-				description: `BCP-47 tag, such as \`de-AT\`. ${cleared}`,
+				description: `BCP-47 tag, such as \`de-AT\`. ${clearingNote}`,
 			}),
 		),
 		timezone: Type.Optional(
 			Type.Union([Type.String({format: 'timezone'}), Type.Literal(''), Type.Null()], {
-				description: `IANA time zone, such as \`Europe/Vienna\`. ${cleared}`,
+				description: `IANA time zone, such as \`Europe/Vienna\`. ${clearingNote}`,
 			}),
 		),
 	},
@@ -121,7 +121,7 @@ const updateContactRoute = apiRoute({
 	answer: [200, 'The contact as it is now.', contactSchema],
 	body: contactChanges,
 	async handle({caller, workspaceId, id, body, tools}, parts) {
-		await mayChange(parts, caller, id);
+		await refuseTestKey(parts, caller, id);
 		const changed = await parts.change(trx => changeContact(trx, tools, {workspaceId, id}, toChanges(body)));
 		return contactView(changed ?? missing());
 	},
@@ -157,13 +157,13 @@ const eraseContactRoute = apiRoute({
 		null,
 	],
 	async handle({caller, workspaceId, id, tools}, parts) {
-		await mayChange(parts, caller, id);
+		await refuseTestKey(parts, caller, id);
 		const contact = await requireContact(parts, workspaceId, id);
 		await parts.erase({workspaceId, addressKey: contact.addressKey}, tools.operator);
 	},
 });
 
-/** The routes of contacts: what is known about recipients, and how to erase it. */
+/** The routes that read, change and erase contacts, which are what a workspace knows about its recipients. */
 export const contactRoutes: readonly Route[] = [
 	listContactsRoute,
 	getContactRoute,
@@ -180,8 +180,11 @@ async function requireContact({reader, tools}: ApiParts, workspaceId: string, id
 	return (await findContact(reader, workspaceId, id, nowOf(tools))) ?? missing();
 }
 
-/** Refuses test keys: only live messages create contacts, so a test key may not change or erase one. */
-async function mayChange(parts: ApiParts, {workspaceId, mode}: Caller, id: string): Promise<void> {
+/**
+ * Refuses test keys: only live messages create contacts, so a test key may not change or erase one. An unknown contact
+ * is `not_found` for them, too.
+ */
+async function refuseTestKey(parts: ApiParts, {workspaceId, mode}: Caller, id: string): Promise<void> {
 	if (mode === 'test') {
 		await requireContact(parts, workspaceId, id);
 		throw apiError('insufficient_scope', {message: 'A test key cannot change contacts.'});

@@ -3,7 +3,7 @@ import {readDomainRecords} from '../../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathProblem} from '../../domains/domains.ts';
 import {changeLinkHost} from '../../domains/link-host.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
-import {checkDomain, type DomainSight, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
+import {checkDomain, type DomainQuery, nextCheckAt, queryDomainRecords} from '../../domains/verify-domain.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {type DkimKey, type Domain, findDomainById, listDkimKeys, pageDomains} from '../../store/domains.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
@@ -24,7 +24,7 @@ const tag = 'Domains';
 const reads = {tag, scope: 'domains:read', id: 'dom'} as const;
 const manages = {tag, scope: 'domains:manage', id: 'dom'} as const;
 const domainsPerPage = 25;
-const maxNamed = 5;
+const maxListedSenders = 5;
 
 const listDomainsRoute = listRoute({
 	path: '/v1/domains',
@@ -52,8 +52,8 @@ const createDomainRoute = apiRoute({
 	async handle({workspaceId, body, tools}, parts) {
 		const {change, vault, domains} = parts;
 		const name = toDomainName(body.name);
-		const own = body.return_path_domain;
-		const returnPathDomain = own === undefined ? null : toDomainName(own);
+		const requested = body.return_path_domain;
+		const returnPathDomain = requested === undefined ? null : toDomainName(requested);
 		const message = returnPathProblem(name, returnPathDomain);
 		if (message !== null) {
 			throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
@@ -111,8 +111,8 @@ const updateDomainRoute = apiRoute({
 		const {reader, change, domains} = parts;
 		const domain = await requireDomain(parts, call);
 		const {link_host: host = domain.link_host} = body;
-		const own = host === domain.link_host || host === null ? host : toDomainName(host);
-		const changed = await change(trx => changeLinkHost(trx, tools, domain, own, domains.ownHosts));
+		const linkHost = host === domain.link_host || host === null ? host : toDomainName(host);
+		const changed = await change(trx => changeLinkHost(trx, tools, domain, linkHost, domains.ownHosts));
 		return await toUnqueriedView(parts, changed, await listDkimKeys(reader, domain.id));
 	},
 });
@@ -183,8 +183,11 @@ const deleteDomainRoute = apiRoute({
 		const domain = await requireDomain(parts, call);
 		const senders = await parts.change(trx => removeDomain(trx, tools, domain));
 		if (senders) {
-			const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
-			throw apiError('conflict', {message: `The domain has senders (${named}). Remove them first.`});
+			const listed = [
+				...senders.slice(0, maxListedSenders),
+				...(senders.length > maxListedSenders ? ['…'] : []),
+			].join(', ');
+			throw apiError('conflict', {message: `The domain has senders (${listed}). Remove them first.`});
 		}
 	},
 });
@@ -213,15 +216,15 @@ async function requireDomain(
 	return domain;
 }
 
-function queryDomain({reader, domains, tools}: ApiParts, domain: Domain): Promise<DomainSight> {
-	return lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
+function queryDomain({reader, domains, tools}: ApiParts, domain: Domain): Promise<DomainQuery> {
+	return queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
 }
 
 function nextCheckOf({domains, tools}: ApiParts, domain: Domain, keys: readonly DkimKey[]): string | null {
 	return domains.areChecked ? nextCheckAt(domain, keys, tools.clock.now()) : null;
 }
 
-async function toView(parts: ApiParts, {domain, records}: Pick<DomainSight, 'domain' | 'records'>) {
+async function toView(parts: ApiParts, {domain, records}: Pick<DomainQuery, 'domain' | 'records'>) {
 	const keys = await listDkimKeys(parts.reader, domain.id);
 	return domainRecordsView(domain, nextCheckOf(parts, domain, keys), records);
 }

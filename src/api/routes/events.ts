@@ -19,14 +19,17 @@ import {streamedEventView} from '../views.ts';
 
 // `GET /v1/events` sends server-sent events, the format that browsers read (HTML Standard, "Server-sent events").
 
-/** A position in the stream: after this event, or after a heartbeat if `eventId` is `null`. */
-export type StreamPlace = {readonly position: number; readonly eventId: string | null};
+/** What an id of the stream stands for: an event, or a heartbeat if `eventId` is `null`. */
+export type StreamPosition = {readonly position: number; readonly eventId: string | null};
 
-/** Converts positions to ids and back. Positions count the events of all workspaces, so ids are encrypted. */
+/**
+ * Converts positions to ids and back. Positions count the events of all workspaces, so the ids are encrypted: a client
+ * must not learn how much mail other workspaces send.
+ */
 type StreamIds = {
-	readonly write: (place: StreamPlace) => string;
+	readonly write: (place: StreamPosition) => string;
 	/** Returns `null` if the text is not an id of this stream. */
-	readonly read: (id: string) => StreamPlace | null;
+	readonly read: (id: string) => StreamPosition | null;
 };
 
 /** Positions are padded to this width, so that the length of an id reveals nothing. */
@@ -64,9 +67,12 @@ const maxStreams = 10;
 /** Proxies close idle connections, often after 30 or 60 seconds. */
 const heartbeatMs = 15_000;
 
-/** Where a stream starts: after a position, skipping the events at the next position that the client has seen. */
-type Place = {readonly after: number; readonly seenIds: ReadonlySet<string>};
-const nothing: Place['seenIds'] = new Set();
+/**
+ * Where a stream starts: after the position `after`. Several events can share a position, so `seenIds` are those of the
+ * next position that the client already has.
+ */
+type StreamStart = {readonly after: number; readonly seenIds: ReadonlySet<string>};
+const noIds: StreamStart['seenIds'] = new Set();
 
 const scope = 'events:read';
 const lastEventId = 'Last-Event-ID';
@@ -121,7 +127,7 @@ class EventStreams {
 
 	constructor(parts: ApiParts) {
 		this.#parts = parts;
-		parts.feed.closing.addEventListener('abort', () => this.#endUnread());
+		parts.feed.closing.addEventListener('abort', () => this.#closeUnread());
 	}
 
 	/** Responds with a stream, or with the existing events as CSV. */
@@ -134,7 +140,7 @@ class EventStreams {
 		if (prefersCsv(request)) {
 			const pages = eventsUntilNow(reader, workspaceId, {
 				after: place?.after ?? 0,
-				isShown: event => isShown(request, event) && !place?.seenIds.has(event.id),
+				isVisible: event => isVisible(request, event) && !place?.seenIds.has(event.id),
 			});
 			return await sendCsv(reply, 'events', streamCsv(csvColumns.events, pages, streamedEventView));
 		}
@@ -151,23 +157,24 @@ class EventStreams {
 			this.#open.delete(raw);
 			leave();
 		});
-		const parts = await feed.open(workspaceId, place?.after ?? null);
-		const messages = this.#toMessages(request, parts, {ids, seenIds: place?.seenIds ?? nothing});
+		const streamParts = await feed.open(workspaceId, place?.after ?? null);
+		const messages = this.#toMessages(request, streamParts, {ids, seenIds: place?.seenIds ?? noIds});
 		return sendStream(reply, Readable.from(messages, {objectMode: false}));
 	}
 
+	/** Formats the visible events, or a heartbeat after a while without any. Ends when the key is no longer valid. */
 	async *#toMessages(
 		request: FastifyRequest,
-		parts: AsyncIterable<StreamPart>,
-		{ids, seenIds}: {readonly ids: StreamIds; readonly seenIds: Place['seenIds']},
+		streamParts: AsyncIterable<StreamPart>,
+		{ids, seenIds}: {readonly ids: StreamIds; readonly seenIds: StreamStart['seenIds']},
 	): AsyncGenerator<Buffer> {
 		const {auth, tools} = this.#parts;
 		let wroteAt = Number.NEGATIVE_INFINITY;
-		for await (const {events, position} of parts) {
+		for await (const {events, position} of streamParts) {
 			if (!(await auth.isAuthorized(request, scope))) {
 				return;
 			}
-			const visible = events.filter(event => isShown(request, event) && !seenIds.has(event.id));
+			const visible = events.filter(event => isVisible(request, event) && !seenIds.has(event.id));
 			if (visible.length > 0) {
 				yield Buffer.from(visible.map(event => eventMessage(event, ids)).join(''));
 			} else if (tools.clock.monotonic() - wroteAt >= heartbeatMs) {
@@ -179,8 +186,8 @@ class EventStreams {
 		}
 	}
 
-	/** Ends the streams of clients that do not read them: they would delay shutdown. */
-	#endUnread(): void {
+	/** Closes the streams whose clients have stopped reading, because these would delay shutdown. */
+	#closeUnread(): void {
 		for (const response of this.#open) {
 			if (response.writableNeedDrain) {
 				response.destroy();
@@ -190,7 +197,7 @@ class EventStreams {
 }
 
 /** Returns the requested position, or `null`. Throws `validation_failed` for one that this store does not have. */
-async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
+async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<StreamStart | null> {
 	const {after} = query as {after?: string};
 	const header = headers['last-event-id'];
 	const requested = typeof header === 'string' && header !== '' ? header : after;
@@ -200,13 +207,14 @@ async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: St
 	const place = ids.read(requested);
 	if (place && place.position <= (await readLastPosition(reader))) {
 		const {position, eventId} = place;
-		const there = eventId === null ? undefined : await findAtPosition(reader, position);
-		if (eventId === null || there === undefined) {
-			return {after: position, seenIds: nothing};
+		const idsThere = eventId === null ? undefined : await findAtPosition(reader, position);
+		// The event may have been removed since, and a heartbeat has none.
+		if (eventId === null || idsThere === undefined) {
+			return {after: position, seenIds: noIds};
 		}
-		if (there.includes(eventId)) {
+		if (idsThere.includes(eventId)) {
 			// Other events at the same position may follow this one.
-			return {after: position - 1, seenIds: new Set(there.slice(0, there.indexOf(eventId) + 1))};
+			return {after: position - 1, seenIds: new Set(idsThere.slice(0, idsThere.indexOf(eventId) + 1))};
 		}
 	}
 	const field = requested === header ? lastEventId : 'after';
@@ -215,7 +223,7 @@ async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: St
 }
 
 /** Whether the event has one of the requested types and the key may see it. */
-function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
+function isVisible(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
 	const {types} = request.query as {types?: string};
 	return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(requireCaller(request)) ?? mode);
 }

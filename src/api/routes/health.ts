@@ -47,7 +47,7 @@ type MetricsRoutesOptions = {
 	readonly guard: onRequestHookHandler;
 };
 
-const figures = {
+const metricsDescription = {
 	tag: 'Operation',
 	summary: 'Get metrics',
 	description:
@@ -59,7 +59,7 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 	return api => {
 		api.get(
 			'/metrics',
-			{onRequest: guard, schema: describe({...figures, answer: [200, 'The metrics as text.', null]})},
+			{onRequest: guard, schema: describe({...metricsDescription, answer: [200, 'The metrics as text.', null]})},
 			async (_request, reply) => reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics()),
 		);
 	};

@@ -114,10 +114,10 @@ export const messageListRoute = listRoute({
 		return {
 			filters: toTexts({...filter, scheduled: query.scheduled}),
 			async scan(part) {
-				// Malformed template ids match nothing, and PostgreSQL rejects some of them. A test key sees no
-				// live messages.
-				const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
-				if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
+				// A malformed template id matches nothing, so the query is skipped: PostgreSQL rejects some of them.
+				// The same applies to a test key that requests live messages.
+				const isMalformed = filter.templateId !== undefined && !isTemplateId(filter.templateId);
+				if (isMalformed || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 					return {rows: [], next: null};
 				}
 				const scheduledAfter = query.scheduled && storeTime(tools.clock.now());
@@ -133,7 +133,7 @@ type Filter = Omit<MessageFilter, 'workspaceId'>;
 type Query = Static<typeof messageQuery>;
 
 function toFilter(query: Query, caller: Caller, readMessageId: ApiParts['readMessageId']): Filter {
-	// A Message-ID without our token can only belong to a message submitted over SMTP.
+	// A Message-ID that we did not create can only belong to a message submitted over SMTP, so it is a search term.
 	const id = query.messageId === undefined ? undefined : (readMessageId(query.messageId) ?? undefined);
 	return {
 		id,
@@ -148,7 +148,7 @@ function toFilter(query: Query, caller: Caller, readMessageId: ApiParts['readMes
 	};
 }
 
-/** Returns the search terms in a fixed order, so that a cursor accepts the same filters in any order. */
+/** Returns the search terms, sorted, so that a cursor stays valid if a request lists its filters in another order. */
 function requestedTerms(
 	{subject, q, metadata = {}, tag}: Query,
 	messageId: string | undefined,
@@ -163,7 +163,7 @@ function requestedTerms(
 	return terms.length === 0 ? undefined : terms.sort();
 }
 
-/** Returns the given filters as strings. A cursor is bound to them. */
+/** Returns the filters that are set as strings. A cursor is valid only with the same ones. */
 export function toTexts(filter: object): Record<string, string> {
 	return Object.fromEntries(
 		Object.entries(filter).flatMap(([name, value]) =>

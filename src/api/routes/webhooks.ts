@@ -240,7 +240,7 @@ const replayDeliveryRoute = apiRoute({
 		if (!replayed) {
 			throw apiError('not_found');
 		}
-		webhooks.onDue([replayed.endpointId]);
+		webhooks.reportDue([replayed.endpointId]);
 		return deliveryView(visibleDelivery(caller, replayed));
 	},
 });

@@ -7,7 +7,7 @@ import {removeDomain} from '../../domains/domains.ts';
 import {changeLinkHost} from '../../domains/link-host.ts';
 import {addSender, prepareKeys} from '../../domains/senders.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
-import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
+import {checkDomain, nextCheckAt, queryDomainRecords} from '../../domains/verify-domain.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {labelProblem} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
@@ -47,7 +47,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 	const seats = new Seats(maxChecks);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
 	const look = (domain: Domain) =>
-		lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
+		queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>
 		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 

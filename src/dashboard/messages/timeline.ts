@@ -111,8 +111,8 @@ function tried(attempt: StoredAttempt, now: number): Html {
 }
 
 function cameBack(report: StoredReport, now: number): Html {
-	const {at, said, notes, reason} = reportText(report);
-	return html`<article class="card try"><h3>Came back: ${name(said)}</h3><p class="soft">${time(at, now)}${
+	const {at, summary, notes, reason} = reportText(report);
+	return html`<article class="card try"><h3>Came back: ${name(summary)}</h3><p class="soft">${time(at, now)}${
 		notes.length === 0 ? null : html`, ${name(notes.join(', '))}`
 	}</p>${reason === '' ? null : html`<pre>${lines(reason)}</pre>`}</article>`;
 }

@@ -119,7 +119,7 @@ export function deliveryPages({reader, change, webhooks}: DashboardParts): reado
 		if (!(await change(trx => replay(trx, visit.tools, visit.workspace.id, id)))) {
 			noDelivery(id);
 		}
-		webhooks.onDue([endpointId]);
+		webhooks.reportDue([endpointId]);
 		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'It is posted again now.');
 	}
 

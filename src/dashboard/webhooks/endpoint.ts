@@ -123,7 +123,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 		const eventType = webhookEventTypes.find(type => type === form.get('event'));
 		const filter = {workspaceId, since, eventType, state: stateOf(form.get('state'))};
 		const replayed = await replaySince(change, tools, {...filter, endpointIds: [id], target: id});
-		webhooks.onDue([id]);
+		webhooks.reportDue([id]);
 		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(replayed)}.`);
 	}
 

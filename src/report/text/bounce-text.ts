@@ -6,52 +6,52 @@ import {type Field, findField, type Mail, type Part, readFields, withLineFeeds} 
 export type BounceText = {
 	/** Returns a decoded header field by its name in lower case, or an empty string. */
 	readonly field: (name: string) => string;
-	/** The addressees of the bounce, who sent the message that it may be about. */
+	/** The addresses that the bounce was sent to, which are the presumed senders of the original message. */
 	readonly senders: readonly string[];
 	/** The bounce's own text, without the message that it returns. */
-	readonly said: string;
+	readonly ownText: string;
 	/** The returned message or header. */
 	readonly returned: string;
 };
 
-// Quoted lines belong to another message. Transcripts have `>>>`.
+// Quoted lines belong to another message. Lines with `>>>` are SMTP transcripts, which are not removed.
 const quoted = /^>(?!>>).*$/gm;
-/** The limit for a message's own text. */
+/** The maximum length of a bounce's own text. */
 export const maxTextLength = 64 * 1024;
-// Larger, because Exchange puts its style sheets before the text.
+// Larger than that of plain text, because Exchange puts style sheets before the text.
 const maxHtmlLength = 256 * 1024;
 const maxReturnedLength = 32 * 1024;
 
 /** Reads the text of a message: plain text, or HTML if it has no plain text. */
 export function readBounceText({root}: Mail): BounceText {
 	const field = (name: string) => decodeWords((findField(root.fields, name) ?? '').slice(0, 8192));
-	const leaves = leavesBeforeReturned(root);
+	const {parts, returned: returnedPart} = leavesBeforeReturned(root);
 	const plain = textOf(
-		leaves.parts.filter(part => part.type !== 'text/html'),
+		parts.filter(part => part.type !== 'text/html'),
 		maxTextLength,
 	);
-	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts, maxHtmlLength)) : plain;
-	const {said, returned} = splitReturned(text.slice(0, maxTextLength));
-	const back = leaves.returned?.body().subarray(0, maxReturnedLength).toString('utf8') ?? '';
+	const text = plain.trim() === '' ? stripHtml(textOf(parts, maxHtmlLength)) : plain;
+	const {ownText, returned} = splitReturned(text.slice(0, maxTextLength));
+	const attached = returnedPart?.body().subarray(0, maxReturnedLength).toString('utf8') ?? '';
 	const senders = ['to', 'delivered-to', 'envelope-to'].flatMap(name => findAddresses(field(name)));
 	return {
 		field,
 		senders: senders.map(({address}) => address),
-		said,
-		returned: `${returned}\n${back}`.slice(0, maxReturnedLength),
+		ownText,
+		returned: `${returned}\n${attached}`.slice(0, maxReturnedLength),
 	};
 }
 
-/** Returns the text parts before the returned message; whatever follows belongs to that one. */
+/** Returns the text parts before the returned message, and that message. All parts after it are ignored. */
 function leavesBeforeReturned(root: Part): {parts: Part[]; returned: Part | null} {
 	const parts: Part[] = [];
-	const open = [root];
-	for (let part = open.shift(); part !== undefined; part = open.shift()) {
-		if (isGivenBack(part)) {
+	const pending = [root];
+	for (let part = pending.shift(); part !== undefined; part = pending.shift()) {
+		if (endsOwnText(part)) {
 			return {parts, returned: part};
 		}
 		if (part.parts.length > 0) {
-			open.unshift(...part.parts);
+			pending.unshift(...part.parts);
 		} else if (/^text\/|^multipart\//.test(part.type)) {
 			parts.push(part);
 		}
@@ -59,7 +59,8 @@ function leavesBeforeReturned(root: Part): {parts: Part[]; returned: Part | null
 	return {parts, returned: null};
 }
 
-function isGivenBack({type}: Part): boolean {
+/** Whether the bounce's own text ends at this part. Unlike `isReturned`, excludes message/partial and text/rfc822. */
+function endsOwnText({type}: Part): boolean {
 	return /^message\/(?:rfc822|global)|^text\/rfc822-headers?$/.test(type);
 }
 
@@ -71,20 +72,20 @@ function textOf(parts: readonly Part[], max: number): string {
 	return text.replace(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(quoted, '');
 }
 
-const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
+const recipientFields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * Finds the recipient of a bounce whose text names none: in the bounce's own fields, then in the returned message, if
- * that had a single recipient or one in a domain that the text names.
+ * Finds the recipient that a bounce is about if its text does not name one. The bounce's own header fields come first.
+ * Otherwise it is the only recipient of the returned message, or the first one whose domain occurs in the text.
  */
-export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
-	const named = fields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
-	const [own] = strangersIn(named, senders);
-	if (own !== undefined) {
-		return own;
+export function returnedRecipient({field, ownText, senders, returned}: BounceText): string | null {
+	const candidates = recipientFields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
+	const [announced] = strangersIn(candidates, senders);
+	if (announced !== undefined) {
+		return announced;
 	}
 	const addresses = findRecipients(returned);
-	const lowerText = said.toLowerCase();
+	const lowerText = ownText.toLowerCase();
 	return addresses.length === 1
 		? (addresses[0] as string)
 		: (addresses.find(address => lowerText.includes(domainOf(address))) ?? null);
@@ -93,8 +94,8 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 /** Returns the recipients in the header of a returned message. */
 export function findRecipients(returned: string): string[] {
 	const text = returned.slice(0, 16_384);
-	const fields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
-	return fields
+	const headerFields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
+	return headerFields
 		.filter(({name}) => name === 'to' || name === 'cc')
 		.flatMap(({value}) => findAddresses(decodeWords(value.slice(0, 4096))))
 		.map(({address}) => address);
@@ -105,10 +106,10 @@ export function domainOf(address: string): string {
 	return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
 
-/** A bounce's text: the daemon's own, and the message or header that it returns below. */
-type Split = {readonly said: string; readonly returned: string};
+/** A bounce's text in two parts: the mail server's own words, and the returned message or header below them. */
+type Split = {readonly ownText: string; readonly returned: string};
 
-// Lines that daemons put before the returned message (R3.12).
+// Lines that mail servers put before the returned message (R3.12).
 const marker = new RegExp(
 	[
 		'^[ \\t>]{0,8}[-=_*#][-=_*# ]{1,80}(?:' +
@@ -161,39 +162,42 @@ const marker = new RegExp(
 	'imu',
 );
 
-// Every message has one of these fields, and no daemon starts a sentence with one.
+// Every message that was delivered has one of these fields, and no bounce text has a line that begins with one.
 const trace = /^(?:Return-Path|Received|DKIM-Signature|DomainKey-Signature|ARC-Seal|X-Received|Delivered-To)[ \t]?:/im;
-const ownField = /^(?:Message-ID|MIME-Version|Content-Type|X-Mailer|X-[\w-]{1,40})[ \t]?:/i;
+const unquotedField = /^(?:Message-ID|MIME-Version|Content-Type|X-Mailer|X-[\w-]{1,40})[ \t]?:/i;
 const anyField =
 	/^(?:From|To|Cc|Subject|Date|Reply-To|Sender|Message-ID|MIME-Version|Content-Type|Content-Transfer-Encoding|References|In-Reply-To|X-[\w-]{1,40})[ \t]?:/i;
 
-/** Cuts off the returned message, so that its text is not taken for the daemon's. */
+/** Cuts off the returned message, so that its text is not taken for the mail server's own words. */
 export function splitReturned(text: string): Split {
 	const cuts = [marker.exec(text)?.index, trace.exec(text)?.index, headerAt(text)].filter(at => at !== undefined);
 	const at = Math.min(text.length, ...cuts);
-	// A message that begins with such a line has no text of its own.
+	// If nothing precedes the returned message, the whole text is read as the bounce's own.
 	return text.slice(0, at).trim() === ''
-		? {said: text, returned: ''}
-		: {said: text.slice(0, at), returned: text.slice(at)};
+		? {ownText: text, returned: ''}
+		: {ownText: text.slice(0, at), returned: text.slice(at)};
 }
 
-/** Returns where a block of three header fields starts. One of them must not occur in a quoted "To, Subject, Sent". */
+/**
+ * Returns where a returned header starts: a block of at least three fields. At least one must be an `ownField`, because
+ * a bounce text may also quote a few fields for people, such as To, Subject and Sent.
+ */
 function headerAt(text: string): number | undefined {
 	let start = 0;
-	let fields = 0;
-	let hasOwnField = false;
+	let fieldCount = 0;
+	let hasUnquotedField = false;
 	let at = 0;
 	for (const line of text.split('\n')) {
 		if (anyField.test(line)) {
-			start = fields === 0 ? at : start;
-			fields++;
-			hasOwnField ||= ownField.test(line);
-			if (fields >= 3 && hasOwnField) {
+			start = fieldCount === 0 ? at : start;
+			fieldCount++;
+			hasUnquotedField ||= unquotedField.test(line);
+			if (fieldCount >= 3 && hasUnquotedField) {
 				return start;
 			}
-		} else if (!/^[ \t]+\S/.test(line) || fields === 0) {
-			fields = 0;
-			hasOwnField = false;
+		} else if (!/^[ \t]+\S/.test(line) || fieldCount === 0) {
+			fieldCount = 0;
+			hasUnquotedField = false;
 		}
 		at += line.length + 1;
 	}
@@ -201,9 +205,9 @@ function headerAt(text: string): number | undefined {
 }
 
 const maxHeaderLength = 64 * 1024;
-const maxMails = 5;
+const maxReturnedMessages = 5;
 
-/** Whether a part is the message that a report is about, or its header. */
+/** Whether a part of this type is the message that a report is about, or the header of that message. */
 export function isReturned(type: string): boolean {
 	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(
 		type,
@@ -211,29 +215,29 @@ export function isReturned(type: string): boolean {
 }
 
 /**
- * Returns the header fields of each message that a report returns, never the body (R3.9). If no part has such a type,
- * files that begin like a message count.
+ * Returns the header fields of each message that a report returns, never the body (R3.9). See `returnedParts` for how
+ * these messages are found.
  */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
-	return returnedParts(leaves).slice(0, maxMails).map(parseHeader);
+	return returnedParts(leaves).slice(0, maxReturnedMessages).map(parseHeader);
 }
 
-/** Returns the parts that are messages, judged by their types, or else by their first lines. */
+/** Returns the parts whose type is that of a message. If there are none, returns those that begin like a message. */
 export function returnedParts(leaves: readonly Part[]): Part[] {
-	const named = leaves.filter(({type}) => isReturned(type));
-	return named.length > 0 ? named : leaves.filter(isMailPart);
+	const typed = leaves.filter(({type}) => isReturned(type));
+	return typed.length > 0 ? typed : leaves.filter(isMailPart);
 }
 
-/** Whether a message is attached as a file, or as text after the first part. */
+/** Whether a part is a message attached as a file, or as text after the first part. `at` is its index. */
 export function isMailPart(part: Part, at: number): boolean {
 	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && looksLikeMail(part);
 }
 
 function looksLikeMail(part: Part): boolean {
-	return new Set(parseHeader(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
+	return new Set(parseHeader(part).flatMap(({name}) => (commonFields.has(name) ? [name] : []))).size >= 2;
 }
 
-const everyMails: ReadonlySet<string> = new Set([
+const commonFields: ReadonlySet<string> = new Set([
 	'from',
 	'to',
 	'date',

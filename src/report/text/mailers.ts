@@ -12,9 +12,9 @@ const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session fo
  * Sendmail, versions 5 to 8, and similar: a list of addresses, each with `(reason: …)`, and a transcript of the
  * session. In the transcript, the text about a recipient follows its RCPT or starts with its address.
  */
-export const readSendmail: Detector = ({said, returned}) => {
-	const session = behind(said, transcriptHead);
-	const listed = readListed(said, {after: listHead, until: heading});
+export const readSendmail: Detector = ({ownText, returned}) => {
+	const session = behind(ownText, transcriptHead);
+	const listed = readListed(ownText, {after: listHead, until: heading});
 	if (session === null) {
 		return listed;
 	}
@@ -22,7 +22,7 @@ export const readSendmail: Detector = ({said, returned}) => {
 	const findings =
 		listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
 	const bare = findings.length > 0 ? findings : readListed(transcript.common);
-	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
+	return bare.length > 0 ? bare : hiddenRecipient(ownText, transcript.common);
 };
 
 type Transcript = {readonly findings: Finding[]; readonly common: string};
@@ -94,9 +94,9 @@ const postfix =
 	/This is the (?:Postfix|mail system|[\w.-]{1,60}) (?:program )?at host|your message could not be\s{1,4}delivered to one or more (?:recipients|destinations)|Your message could not be delivered for|attached returned message|Postfix program/i;
 
 /** Postfix if its delivery status was lost: `<address> (expanded from <address>): host …[…] said: …`. */
-export const readPostfix: Detector = ({said}) => {
-	const start = postfix.exec(said);
-	const rest = start === null ? '' : said.slice(start.index);
+export const readPostfix: Detector = ({ownText}) => {
+	const start = postfix.exec(ownText);
+	const rest = start === null ? '' : ownText.slice(start.index);
 	const first = /^<[^<>\n]{1,320}>/m.exec(rest);
 	// Continuation lines are indented, and may start with another address.
 	return first === null ? [] : readListed(rest.slice(first.index), {line: /^</});
@@ -114,14 +114,14 @@ const undisclosed =
  * Exim and similar (GMX, 1&1, mail.ru, MXLogic): `X-Failed-Recipients`, and a list of addresses, each with its reason
  * indented below it.
  */
-export const readExim: Detector = ({field, said, senders}) => {
+export const readExim: Detector = ({field, ownText, senders}) => {
 	const failed = findAddresses(field('x-failed-recipients')).map(({address}) => address);
-	if (failed.length === 0 && !exim.test(said)) {
+	if (failed.length === 0 && !exim.test(ownText)) {
 		return [];
 	}
 	// mail.ru writes everything twice, the second time in English.
-	const listed = [...readListed(said, {after: announced}), ...readUndisclosed(said)];
-	const findings = listed.length > 0 ? listed : readListed(said, {except: failed.length > 0 ? [] : senders});
+	const listed = [...readListed(ownText, {after: announced}), ...readUndisclosed(ownText)];
+	const findings = listed.length > 0 ? listed : readListed(ownText, {except: failed.length > 0 ? [] : senders});
 	if (failed.length === 0) {
 		return findings;
 	}
@@ -132,7 +132,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 				({originalRecipient}) => originalRecipient !== undefined && isSameAddress(originalRecipient, recipient),
 			) ?? {
 				recipient,
-				text: said,
+				text: ownText,
 			},
 	);
 };
@@ -167,18 +167,18 @@ const paragraph = /^[ \t]{0,8}<[^<>\s]{1,320}>:/m;
  * qmail and systems with bounces like it (Yahoo!, James, MailFoundry, many appliances): paragraphs that start with
  * `<address>:`.
  */
-export const readQmail: Detector = ({said, senders}) => {
-	const introduction = introductions.exec(said);
+export const readQmail: Detector = ({ownText, senders}) => {
+	const introduction = introductions.exec(ownText);
 	if (introduction === null) {
 		return [];
 	}
-	const start = paragraph.exec(said)?.index;
+	const start = paragraph.exec(ownText)?.index;
 	// qmail names the servers that it gives up on here, which is not about the message.
 	const withoutHosts = (text: string) => text.replace(/^Giving up on [^\n]{0,200}$/gm, '');
 	const findings =
 		start === undefined
-			? readListed(said.slice(introduction.index), {except: senders})
-			: readListed(said.slice(start), {line: paragraph});
+			? readListed(ownText.slice(introduction.index), {except: senders})
+			: readListed(ownText.slice(start), {line: paragraph});
 	return findings.map(finding => ({...finding, text: withoutHosts(finding.text)}));
 };
 
@@ -186,8 +186,8 @@ const sentenceOfDma = /There was an error delivering your mail to\s{1,4}/;
 const dma = /DragonFly Mail Agent/;
 
 /** The DragonFly Mail Agent of the BSDs: one recipient per bounce. */
-export const readDragonfly: Detector = ({said}) => {
-	const rest = dma.test(said) ? (behind(said, sentenceOfDma) ?? '') : '';
+export const readDragonfly: Detector = ({ownText}) => {
+	const rest = dma.test(ownText) ? (behind(ownText, sentenceOfDma) ?? '') : '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	return found === undefined ? [] : [{recipient: found.address, text: rest.slice(found.end)}];
 };
@@ -195,14 +195,14 @@ export const readDragonfly: Detector = ({said}) => {
 const rejected = /not member|reject|loop alert|unsubscribe|spam mail|ignored|deny/i;
 
 /** The list server fml, which rejects posts in the list's name, so the recipient is the list. */
-export const readFml: Detector = ({field, said}) => {
+export const readFml: Detector = ({field, ownText}) => {
 	const from = findAddresses(field('from'))[0]?.address;
 	const isFml = /fml/i.test(field('x-mlserver')) || /\.FML(?:AAB)?@/.test(field('message-id'));
 	return isFml &&
 		from !== undefined &&
 		/-admin@/i.test(from) &&
-		rejected.test(`${field('subject')} ${said.slice(0, 500)}`)
-		? [{recipient: listOf(from, said), text: `Rejected by the policy of the list: ${said}`}]
+		rejected.test(`${field('subject')} ${ownText.slice(0, 500)}`)
+		? [{recipient: listOf(from, ownText), text: `Rejected by the policy of the list: ${ownText}`}]
 		: [];
 };
 
@@ -225,17 +225,17 @@ const friendly =
  * Exchange: the Internet Mail Service's `did not reach the following recipient(s)`, and the reports of Exchange 2007
  * and later.
  */
-export const readExchange: Detector = ({said, senders}) => {
-	const listed = readListed(said, {after: ims});
+export const readExchange: Detector = ({ownText, senders}) => {
+	const listed = readListed(ownText, {after: ims});
 	if (listed.length > 0) {
 		return listed;
 	}
-	const after = server.test(said) ? server : diagnosis;
-	if (diagnosis.test(said) || server.test(said)) {
-		const found = readListed(said, {after});
-		return found.length > 0 ? found : readListed(said, {after: friendly, until: diagnosis, except: senders});
+	const after = server.test(ownText) ? server : diagnosis;
+	if (diagnosis.test(ownText) || server.test(ownText)) {
+		const found = readListed(ownText, {after});
+		return found.length > 0 ? found : readListed(ownText, {after: friendly, until: diagnosis, except: senders});
 	}
-	return /Exchange|Outlook|Microsoft/i.test(said) ? readListed(said, {after: friendly, except: senders}) : [];
+	return /Exchange|Outlook|Microsoft/i.test(ownText) ? readListed(ownText, {after: friendly, except: senders}) : [];
 };
 
 const old = /^.{0,40}Delivery to the following recipients? (?:failed permanently|has been delayed)[^\n]{0,40}$/im;
@@ -245,12 +245,12 @@ const said550 =
 	/(?:The error that the other server returned was|The response(?: from the remote server)? was):?\s{1,4}/i;
 
 /** Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and current notices. */
-export const readGmail: Detector = ({said}) => {
-	const listed = readListed(said, {after: old});
+export const readGmail: Detector = ({ownText}) => {
+	const listed = readListed(ownText, {after: old});
 	if (listed.length > 0) {
 		return listed;
 	}
-	const rest = behind(said, today) ?? '';
+	const rest = behind(ownText, today) ?? '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	// Other systems start with the same words, but name the address elsewhere.
 	return found === undefined || found.start >= 6
@@ -265,14 +265,14 @@ const because = /^[ \t]*because:?[ \t]*$/im;
 /**
  * Lotus Notes and Domino: `was not delivered to: … because: …`, and the older `Failure Reasons` with the reason first.
  */
-export const readDomino: Detector = ({said}) => {
-	if (notDelivered.test(said) && because.test(said)) {
-		return readListed(said, {after: notDelivered}).map(finding => ({
+export const readDomino: Detector = ({ownText}) => {
+	if (notDelivered.test(ownText) && because.test(ownText)) {
+		return readListed(ownText, {after: notDelivered}).map(finding => ({
 			...finding,
 			text: finding.text.replace(because, ''),
 		}));
 	}
-	return reasonsFirst(behind(said, reasons) ?? '');
+	return reasonsFirst(behind(ownText, reasons) ?? '');
 };
 
 function reasonsFirst(text: string): Finding[] {
@@ -298,9 +298,9 @@ const entry = /^[ \t]*Recipient address:[ \t]*/im;
  * Messaging Server of Sun, iPlanet and Oracle, and its predecessor PMDF: entries of `Recipient address:`, `Reason:`,
  * `Diagnostic code:`.
  */
-export const readMessagingServer: Detector = ({said}) => {
+export const readMessagingServer: Detector = ({ownText}) => {
 	const findings: Finding[] = [];
-	for (const text of said.split(entry).slice(1, maxFindings + 1)) {
+	for (const text of ownText.split(entry).slice(1, maxFindings + 1)) {
 		const recipient = findAddresses(text.slice(0, 400))[0];
 		const original = /^[ \t]*Original address:[ \t]*(.{1,400})/im.exec(text)?.[1];
 		const originalRecipient = original && findAddresses(original)[0]?.address;
@@ -318,8 +318,8 @@ const bracketed = /^[ \t]*(?:SMTP[ \t]*)?<([^<>\s]{3,320})>[ \t]*$/gm;
 const tail = /^[ \t]*Please reply to/im;
 
 /** Post.Office and InterMail, which many carriers run: one reason for all recipients listed below it. */
-export const readPostOffice: Detector = ({said}) => {
-	const body = behind(said, reason) ?? '';
+export const readPostOffice: Detector = ({ownText}) => {
+	const body = behind(ownText, reason) ?? '';
 	if (each.test(body)) {
 		return [];
 	}
@@ -336,9 +336,9 @@ const unreached = /\[Status:[^\n<]{0,60}Address:[ \t]*<([^<>\s]{3,320})>,([^\n\]
  * Zoho: `address Invalid Address, ERROR_CODE :550, ERROR_CODE :5.1.1 …`, or
  * `[Status: Error, Address: <address>, ResponseCode 421 …]`.
  */
-export const readZoho: Detector = ({said}) => {
+export const readZoho: Detector = ({ownText}) => {
 	const findings: Finding[] = [];
-	for (const line of said.includes('ERROR_CODE') ? said.split('\n') : []) {
+	for (const line of ownText.includes('ERROR_CODE') ? ownText.split('\n') : []) {
 		const found = findAddresses(line.slice(0, 400))[0];
 		if (found !== undefined && line.includes('ERROR_CODE') && line.slice(0, found.start).trim().length < 4) {
 			// A separate mark precedes each of the two codes.
@@ -346,7 +346,7 @@ export const readZoho: Detector = ({said}) => {
 			findings.push({recipient: found.address, text: text.trim()});
 		}
 	}
-	for (const [, recipient, text] of said.matchAll(unreached)) {
+	for (const [, recipient, text] of ownText.matchAll(unreached)) {
 		findings.push({recipient: recipient as string, text: text as string});
 	}
 	return findings.slice(0, maxFindings);
@@ -357,14 +357,14 @@ const command = /^-{3,}SMTP command[ \t]*$/im;
 const verbs = {RCPT: 'rcpt', MAIL: 'mail', EHLO: 'ehlo', HELO: 'ehlo'} as const;
 
 /** m-FILTER: the recipient is the last address above `-------server message`; the failed command is below. */
-export const readMfilter: Detector = ({said}) => {
-	const head = message.exec(said);
-	const recipient = head === null ? undefined : findAddresses(said.slice(0, head.index)).at(-1)?.address;
+export const readMfilter: Detector = ({ownText}) => {
+	const head = message.exec(ownText);
+	const recipient = head === null ? undefined : findAddresses(ownText.slice(0, head.index)).at(-1)?.address;
 	if (head === null || recipient === undefined) {
 		return [];
 	}
-	const verb = behind(said, command)?.trimStart().slice(0, 4).toUpperCase();
+	const verb = behind(ownText, command)?.trimStart().slice(0, 4).toUpperCase();
 	const phase = verbs[verb as keyof typeof verbs];
-	const text = said.slice(head.index + head[0].length, command.exec(said)?.index).trim();
+	const text = ownText.slice(head.index + head[0].length, command.exec(ownText)?.index).trim();
 	return [{recipient, text, ...(phase && {phase})}];
 };

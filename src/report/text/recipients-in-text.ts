@@ -60,9 +60,9 @@ const sentences: readonly RegExp[] = [
 ];
 
 /** Mail systems that name each recipient in a sentence of its own. */
-const readSentences: Detector = ({said}) => {
+const readSentences: Detector = ({ownText}) => {
 	for (const sentence of sentences) {
-		const found = findRecipients(said, sentence);
+		const found = findRecipients(ownText, sentence);
 		if (found.length > 0) {
 			return found;
 		}
@@ -105,9 +105,9 @@ const announcements: Readonly<Record<string, RegExp>> = {
 };
 
 /** Mail systems recognized only by the line before their list. */
-const readAnnounced: Detector = ({said, senders}): Finding[] => {
+const readAnnounced: Detector = ({ownText, senders}): Finding[] => {
 	for (const after of Object.values(announcements)) {
-		const listed = readListed(said, {
+		const listed = readListed(ownText, {
 			after,
 			until: /^Additional Information[ \t]*$/m,
 			except: after === announcements.following ? senders : [],
@@ -148,11 +148,11 @@ const notTheirs =
  * and subject must both be a daemon's and the message must return another one.
  */
 const readGeneric: Detector = bounce => {
-	const {said, senders} = bounce;
-	if (said.trim() === '' || !isDaemons(bounce) || !(hasReturnedMessage(bounce) || describesFailure(said))) {
+	const {ownText, senders} = bounce;
+	if (ownText.trim() === '' || !isDaemons(bounce) || !(hasReturnedMessage(bounce) || describesFailure(ownText))) {
 		return [];
 	}
-	const listed = readListed(said, {except: senders});
+	const listed = readListed(ownText, {except: senders});
 	const candidates = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
 	return candidates.length > 0 ? candidates : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
@@ -168,7 +168,7 @@ const toOwner =
  */
 export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
-	const said = bounce.said.trim() || bounce.field('subject').trim();
+	const said = bounce.ownText.trim() || bounce.field('subject').trim();
 	const isDaemon = isDaemons(bounce);
 	const isMachine = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
 	if (
@@ -183,7 +183,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 	}
 	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text: said};
 	const {category} = classify(evidence);
-	const findings = readSentence({...bounce, said});
+	const findings = readSentence({...bounce, ownText: said});
 	const [{recipient} = {recipient: null}] = findings;
 	return (category === 'mailbox_full' && recipient !== null) || (isDaemon && category !== 'undetermined')
 		? findings
@@ -193,7 +193,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 /** Requires at least two signs of a daemon. */
 function isDaemons(bounce: BounceText): boolean {
 	const {daemon, from, subject, anonymous: nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
-	const isReply = reply.test(bounce.said);
+	const isReply = reply.test(bounce.ownText);
 	return (
 		nobody ||
 		(daemon && (subject || trace || returned || alone.test(bounce.field('from')))) ||
@@ -212,14 +212,14 @@ function hasReturnedMessage(bounce: BounceText): boolean {
 }
 
 /** Returns the first address within sentences that is neither the sender's nor a help desk's. */
-function readSentence({said, senders}: BounceText): Finding[] {
-	const candidates = findAddresses(said).filter(
+function readSentence({ownText, senders}: BounceText): Finding[] {
+	const candidates = findAddresses(ownText).filter(
 		({address, start}) =>
 			!bystander.test(address) &&
 			!senders.some(sender => isSameAddress(sender, address)) &&
-			!notTheirs.test(said.slice(Math.max(0, start - 40), start)),
+			!notTheirs.test(ownText.slice(Math.max(0, start - 40), start)),
 	);
-	return [{recipient: candidates[0]?.address ?? null, text: said}];
+	return [{recipient: candidates[0]?.address ?? null, text: ownText}];
 }
 
 /** The families of text bounces, those with the most specific phrases first. The first to find a recipient decides. */
@@ -312,7 +312,7 @@ function mayBeBounce(bounce: BounceText): boolean {
 		return false;
 	}
 	const isMachine = returned || bounce.field('from') === '' || machine;
-	return from || trace || (subject && isMachine && !personal.test(bounce.said.slice(0, 4096)));
+	return from || trace || (subject && isMachine && !personal.test(bounce.ownText.slice(0, 4096)));
 }
 
 const goesOn = new RegExp(
@@ -333,8 +333,8 @@ const arrived =
 	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
 
 /** Returns the action for all recipients of a bounce that is still being retried or was delivered, or else `null`. */
-export function actionInText({field, said}: BounceText): ReportAction | null {
-	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
+export function actionInText({field, ownText}: BounceText): ReportAction | null {
+	const text = ownText.slice(0, 8192).replace(/\s+/g, ' ');
 	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
 		return 'delayed';
 	}

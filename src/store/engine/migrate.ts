@@ -10,34 +10,34 @@ import {lockSchema, postgresDialect} from './dialect.ts';
  */
 export type SchemaState = 'empty' | 'tooOld' | 'older' | 'current' | 'newer';
 
-/** How to upgrade a store that is too old: the program of this commit knows all schemas before its own. */
-export const tooOldFix = 'bring it up to date with mailctl of commit 2a0e3213 first';
+/** How to upgrade a store that is too old: mailctl at this commit can still migrate every earlier schema. */
+export const tooOldHint = 'bring it up to date with mailctl of commit 2a0e3213 first';
 
 export type MigrateOptions = {
 	/** Called before a migration that makes the store unusable for the previous version of the program. */
 	readonly beforeBreaking?: (trx: Knex.Transaction) => Promise<void>;
-	/** Called at the end, in the same transaction. */
-	readonly within?: (trx: Knex.Transaction) => Promise<void>;
-	/** All steps, of which some may be missing. */
+	/** Called after the migrations, in the same transaction. */
+	readonly beforeCommit?: (trx: Knex.Transaction) => Promise<void>;
+	/** All migrations in order, whether applied or not. Defaults to those of this program. */
 	readonly steps?: typeof migrations;
 };
 
 type Applied = {readonly name: string; readonly effect?: string | null};
 
-/** How often another node's transaction may conflict with one that alters several tables. */
+/** How often a migration that is aborted by a conflict with another node's transaction is repeated. */
 const maxRepeats = 5;
 
 /**
  * Applies the missing migrations in one transaction, and returns their names. A process that dies during it leaves
- * nothing half-done. A second process that migrates at the same time waits and finds the work done. If PostgreSQL ends
- * the transaction because of a deadlock, it is repeated. If an option rejects, nothing is changed.
+ * nothing half-done. A second process that migrates at the same time waits and then finds nothing to do. If a callback
+ * of `options` rejects, nothing is changed.
  */
 export async function migrate(database: Knex, options: MigrateOptions = {}): Promise<string[]> {
 	for (let repeats = 0; ; repeats++) {
 		try {
 			return await migrateOnce(database, options);
 		} catch (error) {
-			// PostgreSQL ended the transaction because of a deadlock, so none of it was done.
+			// After a deadlock PostgreSQL has rolled back the whole transaction, so it can be repeated.
 			if (!postgresDialect.isConflict(error) || repeats === maxRepeats) {
 				throw error;
 			}
@@ -47,7 +47,7 @@ export async function migrate(database: Knex, options: MigrateOptions = {}): Pro
 
 async function migrateOnce(
 	database: Knex,
-	{beforeBreaking, within, steps = migrations}: MigrateOptions,
+	{beforeBreaking, beforeCommit, steps = migrations}: MigrateOptions,
 ): Promise<string[]> {
 	return await database.transaction(async trx => {
 		await lockSchema(trx);
@@ -68,12 +68,15 @@ async function migrateOnce(
 			await up(trx);
 			await trx('migrations').insert({name, applied_at: storeTime(systemClock.now()), effect});
 		}
-		await within?.(trx);
+		await beforeCommit?.(trx);
 		return missing.map(([name]) => name);
 	});
 }
 
-/** Reads the applied migrations. The last step that the first migration replaced counts as that migration. */
+/**
+ * Reads the applied migrations. The first migration replaces a series of older ones, the last of which is
+ * `lastReplaced`. A store that has applied that one has the same schema, so it counts as the first migration.
+ */
 async function readApplied(database: Knex): Promise<Applied[]> {
 	const rows: Applied[] = await database('migrations');
 	return rows.map(row => (row.name === lastReplaced ? {...row, name: migrations[0]?.[0] ?? ''} : row));
@@ -88,7 +91,7 @@ export async function schemaState(database: Knex): Promise<SchemaState> {
 	if (missing[0] === migrations[0] && applied.some(({name}) => judgeSchema(name) === 'tooOld')) {
 		return 'tooOld';
 	}
-	// Additive changes by a newer program do not affect this one.
+	// Additive changes by a newer program do not affect this one, but it must not add its own migrations after them.
 	const newer = applied.filter(({name}) => judgeSchema(name) === 'newer');
 	if (newer.some(({effect}) => effect !== 'additive') || (newer.length > 0 && missing.length > 0)) {
 		return 'newer';
@@ -101,10 +104,14 @@ export async function schemaName(database: Knex): Promise<string | undefined> {
 	return (await database('migrations').max({name: 'name'}))[0]?.name ?? undefined;
 }
 
-/** Returns whether a store with this last migration can be opened. */
-export function judgeSchema(last: string): 'tooOld' | 'known' | 'newer' {
-	if (last === lastReplaced || migrations.some(([name]) => name === last)) {
+/**
+ * Returns whether this program knows a migration, or whether it is older or newer than all that it knows. A store whose
+ * last migration is `known` can be opened.
+ */
+export function judgeSchema(name: string): 'tooOld' | 'known' | 'newer' {
+	if (name === lastReplaced || migrations.some(([known]) => known === name)) {
 		return 'known';
 	}
-	return last < lastReplaced ? 'tooOld' : 'newer';
+	// Names begin with a number, so they sort by age.
+	return name < lastReplaced ? 'tooOld' : 'newer';
 }

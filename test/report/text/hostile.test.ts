@@ -80,8 +80,8 @@ test('an address found is a piece of the text with one @ between two other chara
 test('what is said and what is given back are the text', t => {
 	fc.assert(
 		fc.property(text, whole => {
-			const {said, returned} = splitReturned(whole);
-			return said + returned === whole;
+			const {ownText, returned} = splitReturned(whole);
+			return ownText + returned === whole;
 		}),
 	);
 	t.pass();
