@@ -38,10 +38,10 @@ const [outdir, former] = [`${folder}.new`, `${folder}.old`];
 /** Returns when a file was written, or 0 if it does not exist. */
 const timeOf = file => statSync(file, {throwIfNoEntry: false})?.mtimeMs ?? 0;
 
-/** Returns the entry points of threads and processes, started by `new URL('../folder/name.js', import.meta.url)`. */
+/** Returns the entry points of threads and processes, started by `entryPoint('folder/name')`. */
 function startedFiles() {
 	const files = readdirSync('src', {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
-	const started = /new URL\('\.\.\/([\w-]+\/[\w-]+)\.js', import\.meta\.url\)/g;
+	const started = /\bentryPoint\('([\w/-]+)'\)/g;
 	const names = files.flatMap(file =>
 		[...readFileSync(`src/${file}`, 'utf8').matchAll(started)].map(([, name]) => name),
 	);

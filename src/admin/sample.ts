@@ -3,6 +3,7 @@ import {fileURLToPath} from 'node:url';
 import type {Knex} from 'knex';
 import {removeDomain, sampleDomain} from '../domains/domains.ts';
 import {removeSender} from '../domains/senders.ts';
+import {packageFile} from '../kit/program-files.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {findDomain} from '../store/domains.ts';
 import {findTemplate} from '../store/templates.ts';
@@ -17,7 +18,7 @@ export const sampleTemplate = 'sample';
  * The compiled form of `config/sample-template`, as it is stored. write-sample.ts creates this file, so that the first
  * start need not load MJML.
  */
-export const sampleFile = fileURLToPath(new URL('../../../config/sample-template.json', import.meta.url));
+export const sampleFile = fileURLToPath(packageFile('config/sample-template.json'));
 
 /** Returns the compiled sample template. */
 export async function readSample(): Promise<ReadyTemplate> {

@@ -2,6 +2,7 @@ import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {setTimeout as wait} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
+import {entryPoint} from '../kit/program-files.ts';
 import type {ActTools} from '../mail/operator.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
 import {type Daemon, makeShop, type Settings, type Shop, startDaemon, type Usage, type Workload} from './throw-away.ts';
@@ -121,7 +122,7 @@ export function spent(before: Usage, after: Usage, count: number): Figures {
 
 /** Sends many messages from a separate process. Resolves when all have been responded to. */
 export async function load(order: LoadOrder): Promise<LoadReport> {
-	const child = fork(new URL('../bench/load.js', import.meta.url));
+	const child = fork(entryPoint('bench/load'));
 	child.send(order);
 	const [report] = (await once(child, 'message')) as [LoadReport];
 	child.kill();
@@ -148,7 +149,7 @@ export type SinkThread = Required<SinkAddress> & {
 
 /** Starts an SMTP server in its own thread that accepts all messages and stores none. */
 export async function startSink(address: SinkAddress = {}): Promise<Sink> {
-	return await startSinkThread(new URL('../bench/sink-thread.js', import.meta.url), address);
+	return await startSinkThread(entryPoint('bench/sink-thread'), address);
 }
 
 /** Starts a sink from the file of its thread, whose first message is the port. */

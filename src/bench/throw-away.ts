@@ -14,6 +14,7 @@ import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {addSender} from '../domains/senders.ts';
 import {allocator} from '../kit/memory.ts';
+import {packageFile} from '../kit/program-files.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {createKey} from '../ops/keys.ts';
@@ -112,7 +113,7 @@ export type Usage = {readonly cpuMs: number; readonly peakMb: number};
 
 export type Settings = Readonly<Record<string, string>>;
 
-const program = fileURLToPath(new URL('../../../bin/mailctl.js', import.meta.url));
+const program = fileURLToPath(packageFile('bin/mailctl.js'));
 const pollMs = 5;
 
 export async function startDaemon(

@@ -1,5 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
+import {packageFile} from '../kit/program-files.ts';
 import type {Globals, Session} from './session.ts';
 
 /** Runs a verb, with the options as commander parsed them, followed by the arguments. */
@@ -73,5 +74,5 @@ export function createProgram(): CliCommand {
 
 /** Returns the version of package.json. */
 export function version(): string {
-	return JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version;
+	return JSON.parse(readFileSync(packageFile('package.json'), 'utf8')).version;
 }

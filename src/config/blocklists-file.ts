@@ -1,12 +1,13 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {packageFile} from '../kit/program-files.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {utf8Text} from '../kit/text.ts';
 import type {Blocklist} from '../net/blocklist.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 
-const shippedFile = fileURLToPath(new URL('../../../config/blocklists.json', import.meta.url));
+const shippedFile = fileURLToPath(packageFile('config/blocklists.json'));
 const addressList = [
 	/^\["127(\.\d+){3}(-\d+)?"(,"127(\.\d+){3}(-\d+)?")*\]$/,
 	'a list such as ["127.0.0.2-11"]',

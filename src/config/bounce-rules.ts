@@ -1,6 +1,7 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {parseGoodPattern, parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import {packageFile} from '../kit/program-files.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {utf8Text} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
@@ -8,7 +9,7 @@ import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 
 /** The file that ships with the program, wherever it is installed. */
-const shippedFile = fileURLToPath(new URL('../../../config/bounce-rules.json', import.meta.url));
+const shippedFile = fileURLToPath(packageFile('config/bounce-rules.json'));
 const largestFile = 1024 * 1024;
 
 /** The setting that names the operator's own rules. */

@@ -1,6 +1,7 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
+import {packageFile} from '../kit/program-files.ts';
 import {readGuarded} from '../kit/regular-file.ts';
 import {labelProblem, nearest, utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
@@ -13,7 +14,7 @@ import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
 /** The file that ships with the program, wherever it is installed. */
-const shippedFile = fileURLToPath(new URL('../../../config/destinations.json', import.meta.url));
+const shippedFile = fileURLToPath(packageFile('config/destinations.json'));
 const largestFile = 1024 * 1024;
 
 /** The settings that name the file or that its entries refer to. */

@@ -20,6 +20,7 @@ import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks, type Links} from '../links/links.ts';
@@ -80,7 +81,7 @@ export class Inbound {
 				cpu: processCpu,
 				observer,
 				spawn: shared =>
-					new Worker(new URL('../threads/reader.js', import.meta.url), {
+					new Worker(entryPoint('threads/reader'), {
 						workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
 						resourceLimits: threadLimits.reader,
 					}),

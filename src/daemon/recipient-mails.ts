@@ -6,6 +6,7 @@ import type {Settings} from '../config/settings.ts';
 import {capturedFolder, capturedName} from '../deliver/local-delivery.ts';
 import type {Clock} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {readRegular} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {inWorker} from '../render/in-worker.ts';
@@ -32,7 +33,7 @@ type MailsOptions = {
 
 /** No message of ours is larger, including attachments. */
 const maxCaptured = 128 * 1024 ** 2;
-const thread = new URL('../threads/remake.js', import.meta.url);
+const thread = entryPoint('threads/remake');
 const makeLimitMs = 2000;
 
 /** The messages of recipients, for people to view. */

@@ -1,5 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import {createGarbage, threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {findHiddenValues, type HiddenValues, maskHidden} from '../mail/hidden-values.ts';
 import type {Attachment, Priority} from '../mail/message.ts';
@@ -113,7 +114,7 @@ function createRenderers(
 		isUnavailable: store.dialect.isUnavailable,
 		observer,
 		spawn: shared =>
-			new Worker(new URL('../threads/renderer.js', import.meta.url), {
+			new Worker(entryPoint('threads/renderer'), {
 				workerData: {
 					shared,
 					time: store.clock.memory,

@@ -4,6 +4,7 @@ import {toConfirmations} from '../deliver/find-hosts.ts';
 import {capturedFolder} from '../deliver/local-delivery.ts';
 import type {Delivery} from '../deliver/transaction.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {maskResult} from '../mail/hidden-values.ts';
@@ -163,7 +164,7 @@ function createSmtpWorkers(
 		clock,
 		observer,
 		spawn: () =>
-			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
+			new Worker(entryPoint('threads/smtp-worker'), {
 				workerData: {...workerData(settings, bounceRules(), store.clock.memory, version), ownAddresses: own},
 				resourceLimits: threadLimits.smtpWorker,
 			}),

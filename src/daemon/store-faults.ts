@@ -6,6 +6,7 @@ import {processEnvironment} from '../config/process-env.ts';
 import {storeFile} from '../data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -177,7 +178,7 @@ export function createWriting({
 		own: store.writer,
 		startAt: busyWrites,
 		spawn: ended =>
-			new Worker(new URL('../threads/store-writer.js', import.meta.url), {
+			new Worker(entryPoint('threads/store-writer'), {
 				workerData: {
 					file: storeFile(settings.dataDir),
 					committed: store.committed,

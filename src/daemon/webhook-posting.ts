@@ -2,6 +2,7 @@ import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
 import {webhookCa} from '../config/settings.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import {takeSteps} from '../kit/steps.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
@@ -28,7 +29,7 @@ const rowsPerPurge = 500;
 export function createWebhooks({settings, version, store, vault, boot, clock, observer, eventWriter}: Context) {
 	const thread = new PostThread({
 		spawn: () =>
-			new Worker(new URL('../threads/poster.js', import.meta.url), {
+			new Worker(entryPoint('threads/poster'), {
 				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
 				resourceLimits: threadLimits.poster,
 			}),

@@ -1,4 +1,5 @@
 import {createTurns} from '../api/turns.ts';
+import {entryPoint} from '../kit/program-files.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {inWorker} from '../render/in-worker.ts';
@@ -20,7 +21,7 @@ export type Looks = {
 
 export type Look<Kind extends keyof Looks> = {readonly kind: Kind; readonly asked: Looks[Kind]['asked']};
 
-const worker = new URL('../dashboard/look-worker.js', import.meta.url);
+const worker = entryPoint('dashboard/look-worker');
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 /** Ten megabytes of the worst that is known take a second. */
 const timeoutMs = 5000;

@@ -1,5 +1,6 @@
 import {on} from 'node:events';
 import {parentPort, type ResourceLimits, Worker} from 'node:worker_threads';
+import {entryPoint} from '../kit/program-files.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import type {CompileResult, VariantSource} from './compile.ts';
 import type {Layout} from './layouts.ts';
@@ -165,7 +166,7 @@ export async function processInputs(work: (input: unknown) => unknown): Promise<
 	}
 }
 
-const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
+const compileWorker = entryPoint('render/compile-worker');
 // MJML needs about 100 MB while it compiles.
 const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
@@ -233,7 +234,7 @@ const spentAt = (field: string, spent: 'time' | 'memory'): Violation => ({
 
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
-const renderWorker = new URL('../render/render-worker.js', import.meta.url);
+const renderWorker = entryPoint('render/render-worker');
 // The same limits as the renderers of the daemon have.
 const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
