@@ -316,8 +316,8 @@ test('only the store speaks SQL: nothing else imports knex or a driver, but for 
 
 test('the daemon takes mails apart in threads only: those of strangers may be large and hostile', t => {
 	const readers = [
-		...['src/report/read-report.ts', 'src/report/read-inbound.ts', 'src/report/verdicts.ts'],
-		...['src/report/signatures.ts', 'src/dashboard/seen-mail.ts'],
+		...['src/inbound/reports/read-report.ts', 'src/inbound/reports/read-inbound.ts', 'src/inbound/reports/verdicts.ts'],
+		...['src/inbound/reports/signatures.ts', 'src/dashboard/seen-mail.ts'],
 	];
 	const users = folders
 		.flatMap(folder => filesOf(`src/${folder}`))
@@ -327,7 +327,7 @@ test('the daemon takes mails apart in threads only: those of strangers may be la
 		});
 	t.deepEqual(
 		users.filter(file => !/^src\/(?:cli|report)\//.test(file)),
-		['src/dashboard/look-worker.ts', 'src/threads/reader.ts'],
+		['src/dashboard/look-worker.ts', 'src/daemon/threads/reader.ts'],
 	);
 });
 

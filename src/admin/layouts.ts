@@ -5,11 +5,11 @@ import {layoutUses, partialsIn} from '../mail/layout-uses.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {checkRoom} from '../ops/limits.ts';
 import {notFound, Refused} from '../ops/operation.ts';
-import type {CompileResult, VariantSource} from '../render/compile.ts';
-import {compileAndCheck, defaultCompileTime} from '../render/in-worker.ts';
-import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../render/layouts.ts';
-import {maxSourceLength} from '../render/limits.ts';
-import type {Violation} from '../render/liquid-source.ts';
+import type {CompileResult, VariantSource} from '../compose/render/compile.ts';
+import {compileAndCheck, defaultCompileTime} from '../compose/render/in-worker.ts';
+import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../compose/render/layouts.ts';
+import {maxSourceLength} from '../compose/render/limits.ts';
+import type {Violation} from '../compose/render/liquid-source.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {

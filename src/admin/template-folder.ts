@@ -3,9 +3,9 @@ import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {labelProblem, utf8Text} from '../kit/text.ts';
-import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../render/folder.ts';
-import type {Layout} from '../render/layouts.ts';
-import {maxSourceLength} from '../render/limits.ts';
+import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../compose/render/folder.ts';
+import type {Layout} from '../compose/render/layouts.ts';
+import {maxSourceLength} from '../compose/render/limits.ts';
 import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
 
 /** The change that saves a folder of templates, or its problems. */

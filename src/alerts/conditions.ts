@@ -1,5 +1,5 @@
 import type {Settings} from '../config/settings.ts';
-import {readBackups} from '../data-folder/backup-note.ts';
+import {readBackups} from '../store/data-folder/backup-note.ts';
 import {judgeCertificate} from '../doctor/certificates.ts';
 import type {Check} from '../doctor/finding.ts';
 import {databaseClockCheck, diskCheck} from '../doctor/machine.ts';

@@ -1,6 +1,6 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import type {Accept} from '../accept/send.ts';
+import type {Accept} from '../send/send.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {ReviewDmarc} from '../domains/dmarc.ts';
 import type {SendingNames} from '../domains/domain-records.ts';

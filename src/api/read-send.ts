@@ -1,5 +1,5 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import type {Accepted, Refused, Send} from '../accept/draft.ts';
+import type {Accepted, Refused, Send} from '../send/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import {isObject} from '../kit/exact-json.ts';
 import {addedName, addedProblem} from '../mail/added-header.ts';

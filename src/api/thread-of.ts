@@ -1,4 +1,4 @@
-import type {Send} from '../accept/draft.ts';
+import type {Send} from '../send/draft.ts';
 import {answering, maxMessageIdLength} from '../mail/added-header.ts';
 import {isId} from '../mail/ids.ts';
 import {extrasJson, readExtras, submittedId} from '../mail/message.ts';

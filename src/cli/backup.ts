@@ -2,8 +2,8 @@ import {copyFileSync, existsSync, statSync, symlinkSync, writeFileSync} from 'no
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
-import {noteBackup} from '../data-folder/backup-note.ts';
-import {noteMissing} from '../data-folder/data-dir.ts';
+import {noteBackup} from '../store/data-folder/backup-note.ts';
+import {noteMissing} from '../store/data-folder/data-dir.ts';
 import {
 	copiedBytes,
 	liveCopyFile,
@@ -11,8 +11,8 @@ import {
 	removeCopy,
 	requestCopy,
 	touchRequest,
-} from '../data-folder/live-copy.ts';
-import {lockData, storeFile} from '../data-folder/open.ts';
+} from '../store/data-folder/live-copy.ts';
+import {lockData, storeFile} from '../store/data-folder/open.ts';
 import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
@@ -42,7 +42,7 @@ export function restoreCommand(command: CliCommand): void {
 }
 
 async function backup(session: Session, _options: object, file: string): Promise<void> {
-	const {makeBackup} = await import('../backup/backup.ts');
+	const {makeBackup} = await import('../store/data-folder/backup.ts');
 	const isSqlite = session.settings().databaseUrl === null;
 	const {gather, total, release} = isSqlite ? sqliteSource(session) : postgresSource(session);
 	const count = createByteCount(session, total);
@@ -87,7 +87,7 @@ function sqliteSource(session: Session): Source {
 		async gather(folder, onBytes) {
 			const [{openStoreOf}, {readSecrets: secretsOf}] = await Promise.all([
 				import('./session.ts'),
-				import('../data-folder/open.ts'),
+				import('../store/data-folder/open.ts'),
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});
 			try {
@@ -187,7 +187,7 @@ function postgresSource(session: Session): Source {
 
 async function restore(session: Session, {yes, hold = false}: RestoreOptions, file: string): Promise<void> {
 	const [{readManifest, restoreBackup}, {judgeSchema}] = await Promise.all([
-		import('../backup/backup.ts'),
+		import('../store/data-folder/backup.ts'),
 		import('../store/engine/migrate.ts'),
 	]);
 	try {

@@ -1,8 +1,8 @@
 import {mkdtempSync, rmSync} from 'node:fs';
 import {availableParallelism, loadavg} from 'node:os';
 import {join} from 'node:path';
-import type {Bench} from '../bench/measures.ts';
-import {openDataDir} from '../data-folder/data-dir.ts';
+import type {Bench} from './bench/measures.ts';
+import {openDataDir} from '../store/data-folder/data-dir.ts';
 import {storeTime} from '../kit/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
@@ -48,8 +48,8 @@ async function bench(session: Session, options: Options): Promise<void> {
 /** Runs each measurement on a new store in the data folder, so that the disk is that of the service. */
 async function measureAll(session: Session, {messages, connections}: Options): Promise<void> {
 	const [{measureAccept, measureEndToEnd, startSink}, {plain}] = await Promise.all([
-		import('../bench/measures.ts'),
-		import('../bench/throw-away.ts'),
+		import('./bench/measures.ts'),
+		import('./bench/throw-away.ts'),
 	]);
 	const {tools, terminal} = session;
 	const {dataDir} = session.storeSettings();
@@ -100,10 +100,10 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const {clock} = tools;
 	const [{lockData}, {fillStore, makeWorkspaces, prepareWorkspace}, {readStoreSize}, {compiled, plain}] =
 		await Promise.all([
-			import('../data-folder/open.ts'),
-			import('../bench/fill.ts'),
+			import('../store/data-folder/open.ts'),
+			import('./bench/fill.ts'),
 			import('../store/engine/dialect.ts'),
-			import('../bench/throw-away.ts'),
+			import('./bench/throw-away.ts'),
 		]);
 	const unlock = await lockData(dataDir);
 	const progress = session.progress('messages');

@@ -15,7 +15,7 @@ import {
 import {takeAll} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {mailOfReport} from '../report/aggregate-report.ts';
+import {mailOfReport} from '../inbound/reports/aggregate-report.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
 import {type Intake, startIntake} from './bounce-intake.ts';
 import {CliError, exitCodes, report} from './fault.ts';

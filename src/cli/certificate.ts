@@ -1,5 +1,5 @@
 import {renewAt, stateOf} from '../certificates/renewal.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import {renewCertificates} from '../ops/certificates.ts';

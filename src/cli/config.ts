@@ -2,7 +2,7 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadDestinations} from '../config/destinations-file.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/settings.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {systemClock} from '../kit/clock.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Route, RouteChoice} from '../mail/route.ts';
@@ -14,8 +14,8 @@ import {
 	type Provider,
 	patternText,
 	smarthostName,
-} from '../pace/choose-route.ts';
-import {createNetwork} from '../routing/router.ts';
+} from '../queue/pace/choose-route.ts';
+import {createNetwork} from '../queue/router.ts';
 import {domain as parseDomain} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
-import {openRecordSources} from '../dns/resolver.ts';
+import {openRecordSources} from '../net/resolver.ts';
 import {isUnsigned, type OpenSources} from '../domains/check-records.ts';
 import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from '../domains/dmarc.ts';
 import {

@@ -4,7 +4,7 @@ import process from 'node:process';
 import {commandName, type WelcomeInput, welcome} from '../admin/bootstrap.ts';
 import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
-import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
+import {firstKeysFile, openDataDir} from '../store/data-folder/data-dir.ts';
 import {sampleDomain} from '../domains/domains.ts';
 import {endFirstStart} from '../store/first-starts.ts';
 import type {CliCommand} from './program.ts';

@@ -4,9 +4,9 @@ import {engagementText, eventText, reportText, textOrNull} from '../admin/timeli
 import {eventView, messageView, storedTime, streamedEventView} from '../api/views.ts';
 import {linkBase} from '../config/derive.ts';
 import {capturedFile, RecipientMails} from '../daemon/recipient-mails.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {createLinks} from '../links/links.ts';
+import {createLinks} from '../compose/links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {type Received, senderOf} from '../mail/received.ts';

@@ -9,7 +9,7 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
-import {isValidTimezone, validLocale} from '../render/locale.ts';
+import {isValidTimezone, validLocale} from '../compose/render/locale.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad

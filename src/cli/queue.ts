@@ -5,7 +5,7 @@ import {checkDestinations, loadDestinations} from '../config/destinations-file.t
 import {groupBy} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Priority} from '../mail/message.ts';
-import {type Destinations, ownRetryOf} from '../pace/choose-route.ts';
+import {type Destinations, ownRetryOf} from '../queue/pace/choose-route.ts';
 import {listQueue, type RecipientFacts, readRecipientFacts} from '../store/queue/queue-summary.ts';
 import {readAttempts, type StoredAttempt} from '../store/recipients.ts';
 import {attemptLines} from './attempt-lines.ts';

@@ -1,5 +1,5 @@
-import {liveDaemon} from '../data-folder/daemon-file.ts';
-import type {ResealedStore} from '../data-folder/open.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
+import type {ResealedStore} from '../store/data-folder/open.ts';
 import {storeTime} from '../kit/time.ts';
 import {reportTokenMs} from '../mail/report.ts';
 import {beginAct} from '../store/audit.ts';
@@ -24,7 +24,7 @@ async function rotate(session: Session): Promise<void> {
 	const store = await session.store();
 	// Checks that the keys are the store's before anything is changed.
 	const configured = await session.secrets();
-	const {addKeyToFile, resealStore} = await import('../data-folder/open.ts');
+	const {addKeyToFile, resealStore} = await import('../store/data-folder/open.ts');
 	const isFile = settings.databaseUrl === null;
 	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});
 	const keys = isFile ? await addKeyToFile(store, settings, record) : configured;

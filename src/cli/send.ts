@@ -1,6 +1,6 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Mode, type Priority, priorities, type RecipientState} from '../mail/message.ts';

@@ -4,7 +4,7 @@ import type {Logger} from 'pino';
 import {type Bootstrapped, firstUser} from '../admin/bootstrap.ts';
 import {dashboardUrl, localUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
-import {firstKeysFile} from '../data-folder/data-dir.ts';
+import {firstKeysFile} from '../store/data-folder/data-dir.ts';
 import {endFirstStart} from '../store/first-starts.ts';
 import {findUserByEmail} from '../store/users.ts';
 import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';

@@ -10,7 +10,7 @@ import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
-import {readDaemonFile} from '../data-folder/daemon-file.ts';
+import {readDaemonFile} from '../store/data-folder/daemon-file.ts';
 import {
 	finishRestore,
 	isRestored,
@@ -19,9 +19,9 @@ import {
 	readUsedWorkspace,
 	refuseLostStore,
 	usedWorkspaceFile,
-} from '../data-folder/data-dir.ts';
-import {ensureSecrets, lockData, readSecrets, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
-import {createResolver} from '../dns/resolver.ts';
+} from '../store/data-folder/data-dir.ts';
+import {ensureSecrets, lockData, readSecrets, refuseBesideOthers, storeFile} from '../store/data-folder/open.ts';
+import {createResolver} from '../net/resolver.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';

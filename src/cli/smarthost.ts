@@ -1,12 +1,12 @@
-import {createClassify} from '../bounce/classify.ts';
+import {createClassify} from '../mail/classify-reply.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {type OptionalEvent, optionalEvents, type ProviderName, providerNames} from '../mail/provider.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../ops/smarthosts.ts';
-import {eventsUrl, guessProvider, providers, setups} from '../providers/providers.ts';
-import {eventBytes, readEvent} from '../providers/read-event.ts';
-import {reportRows} from '../report/explain.ts';
+import {eventsUrl, guessProvider, providers, setups} from '../inbound/providers/providers.ts';
+import {eventBytes, readEvent} from '../inbound/providers/read-event.ts';
+import {reportRows} from '../inbound/reports/explain.ts';
 import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {CliError} from './fault.ts';
 import {readInput, readSecret} from './files.ts';

@@ -12,7 +12,7 @@ import {
 } from '../admin/suppression-file.ts';
 import {badColumns} from '../admin/suppression-layout.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {addSuppression, removeSuppression} from '../ops/suppressions.ts';

@@ -3,7 +3,7 @@ import path from 'node:path';
 import type {Knex} from 'knex';
 import type {Change, Known, ReadyTemplate} from '../admin/layouts.ts';
 import {findConflict} from '../admin/templates.ts';
-import {fileOf} from '../render/layouts.ts';
+import {fileOf} from '../compose/render/layouts.ts';
 import {lookUpTopic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';

@@ -16,7 +16,7 @@ import {parseExact, writeExact} from '../kit/exact-json.ts';
 import {cidWarnings} from '../mail/content-id.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
 import {updateTemplate} from '../ops/templates.ts';
-import {folderFiles} from '../render/folder.ts';
+import {folderFiles} from '../compose/render/folder.ts';
 import {listLayouts, readLayouts} from '../store/layouts.ts';
 import {
 	findTemplate,
@@ -199,7 +199,7 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 	const workspace = await session.workspace();
 	const data = options.data === undefined ? null : writeExact(await readVariables(options.data));
 	const {previewTemplate} = await import('../admin/templates.ts');
-	const {renderInWorker} = await import('../render/in-worker.ts');
+	const {renderInWorker} = await import('../compose/render/in-worker.ts');
 	const rendered = await previewTemplate(await session.reader(), {
 		workspace,
 		template,

@@ -1,5 +1,5 @@
 import {isLoopback} from '../config/derive.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {type Role, roles} from '../mail/operator.ts';
 import {notFound} from '../ops/operation.ts';
 import {findUserByEmail, type ListedUser, listUsers, type User} from '../store/users.ts';

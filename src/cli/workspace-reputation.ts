@@ -7,7 +7,7 @@ import {
 	percent,
 	spanNames,
 	windowStarts,
-} from '../reputation/findings.ts';
+} from '../outcome/reputation-findings.ts';
 import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';

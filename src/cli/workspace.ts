@@ -11,7 +11,7 @@ import {
 } from '../admin/workspaces.ts';
 import {isMailable} from '../config/derive.ts';
 import {maskPasswords} from '../config/parsers.ts';
-import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
+import {openDataDir, writeUsedWorkspace} from '../store/data-folder/data-dir.ts';
 import {toSettings} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {defined} from '../kit/collections.ts';

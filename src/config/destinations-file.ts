@@ -8,7 +8,7 @@ import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
 import {hostName} from '../net/host-name.ts';
-import {type Destinations, maxPatternLength, type Provider, replyPattern} from '../pace/choose-route.ts';
+import {type Destinations, maxPatternLength, type Provider, replyPattern} from '../queue/pace/choose-route.ts';
 import {ConfigError} from './config-error.ts';
 import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';

@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {parseTime} from '../kit/time.ts';
 import {defaultReputationLimits, type ReputationLevel, type ReputationLimits} from '../mail/reputation.ts';
-import {defaultTarget, type WarmUp} from '../pace/choose-route.ts';
+import {defaultTarget, type WarmUp} from '../queue/pace/choose-route.ts';
 import {
 	allowed,
 	boolean,

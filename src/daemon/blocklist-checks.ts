@@ -1,6 +1,6 @@
 import {isIP} from 'node:net';
 import {loadBlocklists} from '../config/blocklists-file.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {sendingAddresses} from '../doctor/blocklists.ts';
 import {repeated} from '../kit/clock.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';

@@ -5,7 +5,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
-import type {Destinations} from '../pace/choose-route.ts';
+import type {Destinations} from '../queue/pace/choose-route.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {Certificates} from './certificates.ts';

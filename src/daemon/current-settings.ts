@@ -3,7 +3,7 @@ import {loadBounceRules, readBounceRules} from '../config/bounce-rules.ts';
 import {checkDestinations, loadDestinations} from '../config/destinations-file.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {Destinations} from '../pace/choose-route.ts';
+import type {Destinations} from '../queue/pace/choose-route.ts';
 
 /** The settings that can change at runtime, and the files that they name. */
 export class CurrentSettings {

@@ -1,6 +1,6 @@
-import {NodeShares, termMs} from '../cluster/node-shares.ts';
+import {NodeShares, termMs} from '../queue/node-shares.ts';
 import {simulatorWaitMs} from '../deliver/local-delivery.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {Arrival} from '../mail/route.ts';
@@ -8,11 +8,11 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import {maxWaitOfAll, minLifetimeOf} from '../pace/choose-route.ts';
+import {maxWaitOfAll, minLifetimeOf} from '../queue/pace/choose-route.ts';
 import type {QueueObserver} from '../queue/queue-claims.ts';
 import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
-import {openPolicies, Router} from '../routing/router.ts';
+import {openPolicies, Router} from '../queue/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {claimAged, createClaimWrite, readAged, readExpired, readShortestLifetime} from '../store/queue/claims.ts';
 import {

@@ -5,9 +5,9 @@ import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {linkBase} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
-import {Allowances, type MailShare} from '../inbound/allowances.ts';
+import {Allowances, type MailShare} from '../net/allowances.ts';
 import {type Asking, askDns} from '../inbound/dns-answers.ts';
 import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
@@ -16,14 +16,14 @@ import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-read
 import {createMailbox, MailboxFollower, mailboxProblem, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {toReceived} from '../inbound/received.ts';
-import {readTls, type Tls} from '../inbound/smtp-listener.ts';
+import {readTls, type Tls} from '../net/smtp-listener.ts';
 import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
-import {createLinks, type Links} from '../links/links.ts';
+import {createLinks, type Links} from '../compose/links/links.ts';
 import {isReserved} from '../mail/address.ts';
 import {createPastIds} from '../mail/ids.ts';
 import {
@@ -39,7 +39,7 @@ import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
 import {findInboxes, listInboundDomains} from '../store/received.ts';
-import type {ReaderData} from '../threads/reader.ts';
+import type {ReaderData} from './threads/reader.ts';
 import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
 
@@ -81,7 +81,7 @@ export class Inbound {
 				cpu: processCpu,
 				observer,
 				spawn: shared =>
-					new Worker(entryPoint('threads/reader'), {
+					new Worker(entryPoint('daemon/threads/reader'), {
 						workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
 						resourceLimits: threadLimits.reader,
 					}),

@@ -1,17 +1,17 @@
 import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
-import {type AcceptOptions, createAccept, createCatalog} from '../accept/send.ts';
-import {createAcceptWrite} from '../accept/write.ts';
+import {type AcceptOptions, createAccept, createCatalog} from '../send/send.ts';
+import {createAcceptWrite} from '../send/write.ts';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/templates.ts';
 import {createAuth} from '../api/auth.ts';
 import {createFailureLimit, KeyRateLimits} from '../api/rate-limit.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import type {LiveSettings} from '../config/settings.ts';
-import {readTls} from '../inbound/smtp-listener.ts';
+import {readTls} from '../net/smtp-listener.ts';
 import {findKey, noteKeyUse} from '../store/api-keys.ts';
 import {sharePart} from '../store/nodes.ts';
-import type {SubmissionListener, SubmissionObserver} from '../submission/submission-listener.ts';
-import {Submission} from '../submission/submit.ts';
+import type {SubmissionListener, SubmissionObserver} from '../send/submission/submission-listener.ts';
+import {Submission} from '../send/submission/submit.ts';
 import {type Context, toActing} from './context.ts';
 
 type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {
@@ -86,7 +86,7 @@ export function createSubmission(
 			if (!settings.roles.includes('api') || submissionListen.length === 0) {
 				return null;
 			}
-			const {SubmissionListener} = await import('../submission/submission-listener.ts');
+			const {SubmissionListener} = await import('../send/submission/submission-listener.ts');
 			const newListener = new SubmissionListener({
 				hostname,
 				tls: tls(),

@@ -1,7 +1,7 @@
 import {statSync} from 'node:fs';
 import type {Logger} from 'pino';
 import type {Settings} from '../config/settings.ts';
-import {freeBytes} from '../data-folder/data-dir.ts';
+import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {
 	endCopy,
 	isWanted,
@@ -10,8 +10,8 @@ import {
 	removeAbandoned,
 	removeCopy,
 	takeRequest,
-} from '../data-folder/live-copy.ts';
-import {storeFile} from '../data-folder/open.ts';
+} from '../store/data-folder/live-copy.ts';
+import {storeFile} from '../store/data-folder/open.ts';
 import {type Clock, repeated} from '../kit/clock.ts';
 import {copyLive} from '../store/engine/live-copy.ts';
 import type {Store} from '../store/store.ts';

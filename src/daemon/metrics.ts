@@ -1,7 +1,7 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
 import {type Attempt, type AttemptResult, isLoginRefusal} from '../mail/outcome.ts';
 import {figureNames, spans} from '../mail/reputation.ts';
-import type {Refusals} from '../reputation/alarm.ts';
+import type {Refusals} from '../outcome/infrastructure-alarm.ts';
 import type {Blocklisting} from '../store/blocklists.ts';
 import type {Certificate} from '../store/certificates.ts';
 import type {QueueSize} from '../store/queue/queue-summary.ts';

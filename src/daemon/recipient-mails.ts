@@ -9,16 +9,16 @@ import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import {readRegular} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {inWorker} from '../render/in-worker.ts';
+import {inWorker} from '../compose/render/in-worker.ts';
 import {type DomainSigning, findDkimKeys, findDomainSigning} from '../store/domains.ts';
 import {listAttachments} from '../store/messages.ts';
 import {readRecipient} from '../store/queue/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
-import type {MakeOptions} from '../threads/make.ts';
-import type {Remake, RemakeResult} from '../threads/remake.ts';
-import type {SigningKeyText} from '../threads/renderer.ts';
+import type {MakeOptions} from './threads/make.ts';
+import type {Remake, RemakeResult} from './threads/remake.ts';
+import type {SigningKeyText} from './threads/renderer.ts';
 
 type MailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain' | 'acme' | 'httpsListen'> &
@@ -33,7 +33,7 @@ type MailsOptions = {
 
 /** No message of ours is larger, including attachments. */
 const maxCaptured = 128 * 1024 ** 2;
-const thread = entryPoint('threads/remake');
+const thread = entryPoint('daemon/threads/remake');
 const makeLimitMs = 2000;
 
 /** The messages of recipients, for people to view. */

@@ -11,7 +11,7 @@ import {Permits} from '../queue/smtp-workers.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {listVariants} from '../store/templates.ts';
-import type {RendererData} from '../threads/renderer.ts';
+import type {RendererData} from './threads/renderer.ts';
 import type {Context} from './context.ts';
 import {Signing, toFeedback} from './recipient-mails.ts';
 
@@ -114,7 +114,7 @@ function createRenderers(
 		isUnavailable: store.dialect.isUnavailable,
 		observer,
 		spawn: shared =>
-			new Worker(entryPoint('threads/renderer'), {
+			new Worker(entryPoint('daemon/threads/renderer'), {
 				workerData: {
 					shared,
 					time: store.clock.memory,

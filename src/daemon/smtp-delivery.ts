@@ -12,15 +12,15 @@ import {readExtras} from '../mail/message.ts';
 import type {AttemptResult, PreviousAttempt} from '../mail/outcome.ts';
 import type {ProviderName} from '../mail/provider.ts';
 import type {Precedence, Route, Terms} from '../mail/route.ts';
-import {echoFields} from '../providers/providers.ts';
+import {echoFields} from '../inbound/providers/providers.ts';
 import type {ComposedMessage, MessageDelivery} from '../queue/attempt.ts';
 import {SmtpWorkers} from '../queue/smtp-workers.ts';
-import {ownAddresses} from '../routing/router.ts';
+import {ownAddresses} from '../queue/router.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import {readProviders} from '../store/smarthosts.ts';
-import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
+import type {SmtpWorkerData} from './threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';
 import {openHiddenValues} from './rendering.ts';
@@ -164,7 +164,7 @@ function createSmtpWorkers(
 		clock,
 		observer,
 		spawn: () =>
-			new Worker(entryPoint('threads/smtp-worker'), {
+			new Worker(entryPoint('daemon/threads/smtp-worker'), {
 				workerData: {...workerData(settings, bounceRules(), store.clock.memory, version), ownAddresses: own},
 				resourceLimits: threadLimits.smtpWorker,
 			}),

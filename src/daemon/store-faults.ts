@@ -3,7 +3,7 @@ import process from 'node:process';
 import {Worker} from 'node:worker_threads';
 import type {Logger} from 'pino';
 import {processEnvironment} from '../config/process-env.ts';
-import {storeFile} from '../data-folder/open.ts';
+import {storeFile} from '../store/data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
@@ -12,7 +12,7 @@ import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {WriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
-import type {WriterData, WriterLive, WriterNews} from '../threads/store-writer.ts';
+import type {WriterData, WriterLive, WriterNews} from './threads/store-writer.ts';
 import type {Context} from './context.ts';
 
 const probeMs = 1000;
@@ -178,7 +178,7 @@ export function createWriting({
 		own: store.writer,
 		startAt: busyWrites,
 		spawn: ended =>
-			new Worker(entryPoint('threads/store-writer'), {
+			new Worker(entryPoint('daemon/threads/store-writer'), {
 				workerData: {
 					file: storeFile(settings.dataDir),
 					committed: store.committed,

@@ -1,6 +1,6 @@
 import type {Logger} from 'pino';
-import {freeBytes, isDiskFull} from '../data-folder/data-dir.ts';
-import type {Held} from '../data-folder/open.ts';
+import {freeBytes, isDiskFull} from '../store/data-folder/data-dir.ts';
+import type {Held} from '../store/data-folder/open.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import type {Store} from '../store/store.ts';
 import type {Context} from './context.ts';

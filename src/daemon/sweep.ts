@@ -9,7 +9,7 @@ import type {Acting} from '../mail/operator.ts';
 import {keptCaps} from '../mail/report.ts';
 import {aggregateDays, unprovenDays} from '../outcome/aggregates.ts';
 import type {Eraser} from '../outcome/erase.ts';
-import {firstKeptHour} from '../reputation/findings.ts';
+import {firstKeptHour} from '../outcome/reputation-findings.ts';
 import {purgeAggregates} from '../store/aggregate-reports.ts';
 import {purgeAllowances} from '../store/alert-addresses.ts';
 import {purgeAudit} from '../store/audit.ts';

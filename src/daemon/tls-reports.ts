@@ -3,7 +3,7 @@ import {gzipSync} from 'node:zlib';
 import {sendDirectly} from '../alerts/send.ts';
 import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {headerField} from '../compose/header-field.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {inTime, repeated} from '../kit/clock.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';

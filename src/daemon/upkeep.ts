@@ -10,7 +10,7 @@ import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {Eraser} from '../outcome/erase.ts';
-import {maxWaitOfAll} from '../pace/choose-route.ts';
+import {maxWaitOfAll} from '../queue/pace/choose-route.ts';
 import {readGeneration} from '../store/changes.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import {takeTime} from '../store/engine/dialect.ts';

@@ -2,7 +2,7 @@ import {networkInterfaces} from 'node:os';
 import {findWishes, newNames, type Wish} from '../certificates/names.ts';
 import {isBegun, notAsked, overBudget} from '../certificates/renewal.ts';
 import {publicHost} from '../config/derive.ts';
-import {createResolver} from '../dns/resolver.ts';
+import {createResolver} from '../net/resolver.ts';
 import {inTurn} from '../kit/clock.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {

@@ -12,8 +12,8 @@ import {purgeEndpoints} from '../store/retention.ts';
 import type {Vault} from '../store/sealed.ts';
 import {type ClaimedDelivery, deliveryClaims, readDueEndpoints, readEndpointWork} from '../store/webhook-queue.ts';
 import {type Endpoint, hasEndpoints} from '../store/webhooks.ts';
-import type {PosterData} from '../threads/poster.ts';
-import {createPosting, type Posting} from '../threads/posting.ts';
+import type {PosterData} from './threads/poster.ts';
+import {createPosting, type Posting} from './threads/posting.ts';
 import type {GuardOptions} from '../webhook/address-guard.ts';
 import {WebhookDispatcher} from '../webhook/dispatch.ts';
 import {type PostEnd, PostThread, type Signing, signingAt} from '../webhook/post.ts';
@@ -29,7 +29,7 @@ const rowsPerPurge = 500;
 export function createWebhooks({settings, version, store, vault, boot, clock, observer, eventWriter}: Context) {
 	const thread = new PostThread({
 		spawn: () =>
-			new Worker(entryPoint('threads/poster'), {
+			new Worker(entryPoint('daemon/threads/poster'), {
 				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
 				resourceLimits: threadLimits.poster,
 			}),

@@ -1,11 +1,11 @@
-import {toWording} from '../bounce/classify.ts';
+import {toWording} from '../mail/classify-reply.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {storeTime} from '../kit/time.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {dailyShare, daysBefore, utcDay} from '../pace/choose-route.ts';
-import {providerOf} from '../reputation/alarm.ts';
+import {dailyShare, daysBefore, utcDay} from '../queue/pace/choose-route.ts';
+import {providerOf} from '../outcome/infrastructure-alarm.ts';
 import {readWarmUps, type WarmUpCount} from '../store/queue/sites.ts';
 import {type LastTry, type Refusal, readLastTries, readRefusals} from '../store/reputation.ts';
 import type {Workspace} from '../store/workspaces.ts';

@@ -10,7 +10,7 @@ import {
 	spans,
 	type Windows,
 } from '../mail/reputation.ts';
-import {findFindings, hourOf, type Kind, spanNames, windowStarts} from '../reputation/findings.ts';
+import {findFindings, hourOf, type Kind, spanNames, windowStarts} from '../outcome/reputation-findings.ts';
 import {type ReputationStatus, readReputationHours, readStatuses, type SimulatedMessage} from '../store/reputation.ts';
 import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpans} from '../store/usage.ts';
 import {chart, percent, type Series} from './charts.ts';

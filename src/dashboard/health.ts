@@ -1,8 +1,8 @@
 import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
 import {stateOf} from '../certificates/renewal.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {freeBytes} from '../data-folder/data-dir.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
+import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {inspect} from '../doctor/doctor.ts';
 import type {Finding, Status} from '../doctor/finding.ts';
 import {type Html, html} from '../hosted/html.ts';

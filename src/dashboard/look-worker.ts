@@ -1,7 +1,7 @@
-import {createClassify} from '../bounce/classify.ts';
+import {createClassify} from '../mail/classify-reply.ts';
 import {toBuffer} from '../kit/text.ts';
-import {processInputs} from '../render/in-worker.ts';
-import {readReport} from '../report/read-report.ts';
+import {processInputs} from '../compose/render/in-worker.ts';
+import {readReport} from '../inbound/reports/read-report.ts';
 import type {Look, Looks} from './look.ts';
 import {fileIn, seenMail} from './seen-mail.ts';
 

@@ -11,7 +11,7 @@ import {parseDomain} from '../mail/address.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {mayActAs} from '../mail/operator.ts';
 import {Refused} from '../ops/operation.ts';
-import {layoutName} from '../render/layouts.ts';
+import {layoutName} from '../compose/render/layouts.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import {toOperator} from '../users/users.ts';

@@ -1,10 +1,10 @@
 import {operatorMail, retentionReason, reviewOf, tokenProblems} from '../admin/kept-mail.ts';
 import {inSlice} from '../api/turns.ts';
-import {createClassify} from '../bounce/classify.ts';
+import {createClassify} from '../mail/classify-reply.ts';
 import {type Html, html, plainName} from '../hosted/html.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import {keptLength, type Report, type ReportKind, type RetentionReason} from '../mail/report.ts';
-import {kindOf, replyRows, reportRows, toEvidence} from '../report/explain.ts';
+import {kindOf, replyRows, reportRows, toEvidence} from '../inbound/reports/explain.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {pager, toPage} from './lists.ts';
 import {live} from './live.ts';

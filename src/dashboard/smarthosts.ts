@@ -1,7 +1,7 @@
 import {type Html, html} from '../hosted/html.ts';
 import {optionalEvents, providerNames} from '../mail/provider.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../ops/smarthosts.ts';
-import {eventsUrl, setups} from '../providers/providers.ts';
+import {eventsUrl, setups} from '../inbound/providers/providers.ts';
 import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {act, badge, code, copyable, facts, input, nothing, opened, select, table, time} from './markup.ts';
 import {operationForms} from './operation-form.ts';

@@ -4,7 +4,7 @@ import {dkimRecordValue} from '../compose/dkim.ts';
 import {publicHost} from '../config/derive.ts';
 import {storeTime} from '../kit/time.ts';
 import {reportLocals} from '../mail/aggregate.ts';
-import {type OwnPolicy, readOwnPolicy} from '../mta-sts/own-policy.ts';
+import {type OwnPolicy, readOwnPolicy} from './mta-sts-policy.ts';
 import {type DkimKey, type Domain, keyState} from '../store/domains.ts';
 import {isThisMachine, smarthostSpf, unknownInclude} from './spf.ts';
 

@@ -1,6 +1,6 @@
 import type {FastifyReply, FastifyRequest, FastifySchema} from 'fastify';
 import type {Routes} from '../api/api-parts.ts';
-import {alertPagePath, type Links} from '../links/links.ts';
+import {alertPagePath, type Links} from '../compose/links/links.ts';
 import type {Tools} from '../mail/operator.ts';
 import {agreeToAlerts} from '../outcome/alert-consent.ts';
 import type {Writer} from '../store/engine/writer.ts';

@@ -9,7 +9,7 @@ import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {type EventOwner, ownerOf, type ProviderPostEnd, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
-import type {Incoming} from '../providers/provider.ts';
+import type {Incoming} from '../inbound/providers/provider.ts';
 
 /** SendGrid posts at most 768 KB at once, SNS 256 KB. */
 const bodyLimit = 4 * 1024 * 1024;

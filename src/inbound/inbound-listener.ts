@@ -2,8 +2,8 @@ import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
 import {withoutControls} from '../kit/text.ts';
 import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
-import type {Allowances, MailShare} from './allowances.ts';
-import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
+import type {Allowances, MailShare} from '../net/allowances.ts';
+import {announcedSize, noDisk, reply, storeFails, tooMany} from '../net/guarded-server.ts';
 import {
 	defaultLimits,
 	isLooping,
@@ -12,7 +12,7 @@ import {
 	type Refused,
 	type Session,
 	SmtpListener,
-} from './smtp-listener.ts';
+} from '../net/smtp-listener.ts';
 import {type Accepted, type AcceptInbound, shortKey} from './take-in.ts';
 
 /** A message that the listener accepted with 250. */

@@ -2,7 +2,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import {unjudged, unreadLetter} from '../mail/received.ts';
 import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
 import type {DnsAnswers, Question} from '../net/dns.ts';
-import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
+import {ForeignWork, type ForeignWorkOptions} from '../kit/foreign-work.ts';
 
 /** A job of the thread: a message, a provider's event, or the beginning of a message that may need DNS lookups. */
 export type ReaderJob =

@@ -2,8 +2,8 @@ import {storeTime} from '../kit/time.ts';
 import {apiKeyHash} from '../mail/api-key.ts';
 import {optionalEvents, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
-import {isSigningKey} from '../providers/proofs.ts';
-import {providers} from '../providers/providers.ts';
+import {isSigningKey} from '../inbound/providers/proofs.ts';
+import {providers} from '../inbound/providers/providers.ts';
 import {
 	deleteSmarthost,
 	findSmarthost,

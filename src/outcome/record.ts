@@ -82,7 +82,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 	};
 }
 
-// Code that runs for each of many recipients is a function of the module (`accept/write.ts`).
+// Code that runs for each of many recipients is a function of the module (`send/write.ts`).
 
 const byRecipient = (one: EndedTry) => [one.recipientId, one] as const;
 const workspaceOf = ({recipient}: JudgedTry): string => recipient.workspace_id;

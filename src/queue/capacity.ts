@@ -1,5 +1,5 @@
 import type {Moment} from '../kit/clock.ts';
-import {opensAt} from '../pace/site-state.ts';
+import {opensAt} from './pace/site-state.ts';
 import {Agenda} from './agenda.ts';
 import type {ClaimPermit} from './claim-permit.ts';
 import {FairSlots} from './fair-slots.ts';

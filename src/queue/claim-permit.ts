@@ -1,7 +1,7 @@
 import type {Moment} from '../kit/clock.ts';
 import type {Precedence, Route} from '../mail/route.ts';
-import type {WarmUpDay} from '../pace/choose-route.ts';
-import {connectionsOf} from '../pace/site-state.ts';
+import type {WarmUpDay} from './pace/choose-route.ts';
+import {connectionsOf} from './pace/site-state.ts';
 import type {Rank} from './ranks.ts';
 import {type DestinationQueue, keptFrom, type Pool, type Site} from './site.ts';
 

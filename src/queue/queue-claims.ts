@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import type {SiteChange} from '../pace/site-state.ts';
+import type {SiteChange} from './pace/site-state.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';

@@ -8,7 +8,7 @@ import {
 	type FromWorker,
 	type ThreadObserver,
 	type ToWorker,
-} from '../pool/foreign-work.ts';
+} from '../kit/foreign-work.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {ComposedMessage, Unmade} from './attempt.ts';
 

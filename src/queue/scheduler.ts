@@ -3,7 +3,7 @@ import {priorities} from '../mail/message.ts';
 import {endOfLife, type OwnRetry, type Retry, resolveLifetime} from '../mail/retry.ts';
 import type {Arrival, QueueKey, Route} from '../mail/route.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import {connectionsOf, type SiteChange, type SiteEnd} from '../pace/site-state.ts';
+import {connectionsOf, type SiteChange, type SiteEnd} from './pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';

@@ -14,7 +14,7 @@ import {
 	type SiteShare,
 	type SiteState,
 	setPace,
-} from '../pace/site-state.ts';
+} from './pace/site-state.ts';
 import type {Timed} from './agenda.ts';
 import type {ClaimPermit} from './claim-permit.ts';
 import type {Lane} from './lanes.ts';

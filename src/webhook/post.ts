@@ -6,7 +6,7 @@ import {type Clock, inTime} from '../kit/clock.ts';
 import {toBuffer} from '../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
 import {type AskAddresses, findAddresses} from '../net/pinned-connection.ts';
-import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
+import {Thread, type ThreadOptions} from '../kit/foreign-work.ts';
 import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, PostProblem, type Problem, type Target, toProblem} from './connections.ts';

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import {readConditions} from '../../src/alerts/conditions.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {noteBackup} from '../../src/data-folder/backup-note.ts';
+import {noteBackup} from '../../src/store/data-folder/backup-note.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AlertKind} from '../../src/mail/alert.ts';
 import {alertKindNames} from '../../src/mail/alert.ts';

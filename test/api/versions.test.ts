@@ -289,7 +289,7 @@ test.serial('hostile templates get a response and do not hold up other requests'
 		t.false(done, 'others did not wait for it');
 		return await answer;
 	}
-	// One renders for too long and one compiles for too long; test/render/hostile.test.ts has more of each.
+	// One renders for too long and one compiles for too long; test/compose/render/hostile.test.ts has more of each.
 	const html = '{% for a in n %}{% for b in n %}{% for c in n %}{% endfor %}{% endfor %}{% endfor %}';
 	const saved = await beside(() => api.post(versions(api), {variants: [{subject: 's', html}]}));
 	t.is(saved.status, 201, saved.text);

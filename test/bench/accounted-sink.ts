@@ -1,5 +1,5 @@
 import {once} from 'node:events';
-import {type Sink, type SinkAddress, startSinkThread} from '../../src/bench/measures.ts';
+import {type Sink, type SinkAddress, startSinkThread} from '../../src/cli/bench/measures.ts';
 import type {Entry} from './books.ts';
 
 /** A sink that knows what became of the mail of each recipient. */

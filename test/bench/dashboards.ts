@@ -1,5 +1,5 @@
 import {join} from 'node:path';
-import type {Bench} from '../../src/bench/measures.ts';
+import type {Bench} from '../../src/cli/bench/measures.ts';
 import type {ActTools} from '../../src/mail/operator.ts';
 import {openStore} from '../../src/store/store.ts';
 import {Sessions} from '../../src/users/sessions.ts';

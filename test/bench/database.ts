@@ -4,7 +4,7 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import createKnex from 'knex';
-import type {Bench} from '../../src/bench/measures.ts';
+import type {Bench} from '../../src/cli/bench/measures.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {postgresProgram} from '../postgres-program.ts';
 

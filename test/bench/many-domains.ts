@@ -1,5 +1,5 @@
-import type {Sink} from '../../src/bench/measures.ts';
-import type {Workload} from '../../src/bench/throw-away.ts';
+import type {Sink} from '../../src/cli/bench/measures.ts';
+import type {Workload} from '../../src/cli/bench/throw-away.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {itemReceipt} from './receipts.ts';

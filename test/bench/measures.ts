@@ -1,6 +1,6 @@
 import {readStats} from '../../src/admin/stats.ts';
-import {fillStore, prepareWorkspace} from '../../src/bench/fill.ts';
-import {percentiles} from '../../src/bench/latency.ts';
+import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
+import {percentiles} from '../../src/cli/bench/latency.ts';
 import {
 	arrival,
 	type Bench,
@@ -11,8 +11,8 @@ import {
 	type Sink,
 	serve,
 	spent,
-} from '../../src/bench/measures.ts';
-import {compiled, legal, makeShop, plain, type Workload, withStore} from '../../src/bench/throw-away.ts';
+} from '../../src/cli/bench/measures.ts';
+import {compiled, legal, makeShop, plain, type Workload, withStore} from '../../src/cli/bench/throw-away.ts';
 import type {AccountedSink} from './accounted-sink.ts';
 import {accountOf, type Entry} from './books.ts';
 

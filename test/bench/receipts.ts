@@ -1,5 +1,5 @@
-import {plain} from '../../src/bench/throw-away.ts';
-import type {VariantSource} from '../../src/render/compile.ts';
+import {plain} from '../../src/cli/bench/throw-away.ts';
+import type {VariantSource} from '../../src/compose/render/compile.ts';
 
 /** A template and the data of the message with a number. */
 export type Workload = {

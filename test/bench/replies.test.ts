@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {percentiles} from '../../src/bench/latency.ts';
-import {newSite, noteAttempt} from '../../src/pace/site-state.ts';
+import {percentiles} from '../../src/cli/bench/latency.ts';
+import {newSite, noteAttempt} from '../../src/queue/pace/site-state.ts';
 import {defaultPace} from '../helpers/routes.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';

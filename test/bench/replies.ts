@@ -3,7 +3,7 @@ import {hash32} from '../../src/kit/collections.ts';
 /**
  * How large providers meet mail that they want: KumoMTA's sink defers 5 to 20 % of it. A `share` of all recipients
  * meets `reply` at RCPT (empty: silence; 421 ends the connection) for so many `tries`. No text may match a reaction of
- * `pace/site-state.ts`.
+ * `queue/pace/site-state.ts`.
  */
 export const realistic = [
 	{name: 'greylisted', share: 0.08, tries: 1, reply: '451 4.7.1 Greylisted, please try again later\r\n'},

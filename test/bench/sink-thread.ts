@@ -1,8 +1,8 @@
 import {type AddressInfo, createServer, type Socket} from 'node:net';
 import {parentPort, workerData} from 'node:worker_threads';
-import {monotonicMs} from '../../src/bench/latency.ts';
-import type {SinkThread} from '../../src/bench/measures.ts';
-import {ok, serveSession} from '../../src/bench/sink-session.ts';
+import {monotonicMs} from '../../src/cli/bench/latency.ts';
+import type {SinkThread} from '../../src/cli/bench/measures.ts';
+import {ok, serveSession} from '../../src/cli/bench/sink-session.ts';
 import type {Entry} from './books.ts';
 import {reluctanceTo} from './replies.ts';
 

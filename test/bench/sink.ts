@@ -2,7 +2,7 @@ import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {connect} from 'node:net';
 import {setTimeout as wait} from 'node:timers/promises';
-import {relayTo, type Sink, startSink} from '../../src/bench/measures.ts';
+import {relayTo, type Sink, startSink} from '../../src/cli/bench/measures.ts';
 import {freePort} from '../helpers/free-port.ts';
 
 /** Postfix's smtp-sink where it is installed, so that peers are measured against the same; else the built-in one. */

@@ -5,7 +5,7 @@ import {SourceMap} from 'node:module';
 import path from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as wait} from 'node:timers/promises';
-import type {Bench} from '../../src/bench/measures.ts';
+import type {Bench} from '../../src/cli/bench/measures.ts';
 
 // Where the CPU time of a mail goes: Linux's `perf` samples every thread of the daemon, and each sample counts for one
 // step of one thread. V8's own profiler charges what a system call preempts to that call, and does not see garbage,

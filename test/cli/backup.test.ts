@@ -3,8 +3,8 @@ import {chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, sta
 import {hostname} from 'node:os';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {makeBackup} from '../../src/backup/backup.ts';
-import {lockData} from '../../src/data-folder/open.ts';
+import {makeBackup} from '../../src/store/data-folder/backup.ts';
+import {lockData} from '../../src/store/data-folder/open.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Cli, newCli, refused, storelessCli} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';

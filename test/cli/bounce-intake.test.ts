@@ -2,7 +2,7 @@ import test from 'ava';
 import {startIntake} from '../../src/cli/bounce-intake.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {writeDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {foundMail} from '../../src/inbound/mail-files.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';

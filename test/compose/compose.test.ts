@@ -4,7 +4,7 @@ import test from 'ava';
 import {createCompose} from '../../src/compose/compose.ts';
 import {importSigningKey} from '../../src/compose/dkim.ts';
 import {needsSmtputf8, type RenderedMessage} from '../../src/compose/header-field.ts';
-import {decodeWords} from '../../src/report/decode.ts';
+import {decodeWords} from '../../src/mail/decode.ts';
 import {answer, international, invoice, note, pictured, receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
 import {rfc8463} from './rfc8463.ts';

@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {checkDestinations, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
-import {effectivePace, maxWaitOfAll, minLifetimeOf} from '../../src/pace/choose-route.ts';
+import {effectivePace, maxWaitOfAll, minLifetimeOf} from '../../src/queue/pace/choose-route.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const settings = {destinationsFile: null, sourcePools: [], relays: []};

@@ -3,7 +3,7 @@ import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {DomainChecks} from '../../src/daemon/upkeep.ts';
-import {createResolver} from '../../src/dns/resolver.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {domainRecords} from '../../src/domains/domain-records.ts';
 import {addDomain} from '../../src/domains/domains.ts';
 import {addSender} from '../../src/domains/senders.ts';

@@ -1,11 +1,11 @@
 import test from 'ava';
 import {createObserver} from '../../src/daemon/observer.ts';
-import {createLog} from '../../src/log/log.ts';
+import {createLog} from '../../src/daemon/log.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {StoredInbound} from '../../src/mail/report.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
-import {InfrastructureAlarm} from '../../src/reputation/alarm.ts';
+import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 import type {Attempted} from '../../src/webhook/turn.ts';
 

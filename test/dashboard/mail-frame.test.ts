@@ -4,7 +4,7 @@ import {lookAt} from '../../src/dashboard/look.ts';
 import {mailContent} from '../../src/dashboard/mail-frame.ts';
 import {headersContent, previewContent, sourceContent, textContent} from '../../src/dashboard/messages/mail.ts';
 import {seenMail} from '../../src/dashboard/seen-mail.ts';
-import {findLinks} from '../../src/links/rewrite.ts';
+import {findLinks} from '../../src/compose/links/rewrite.ts';
 import type {StoredMessage} from '../../src/store/messages.ts';
 import {evilMail} from '../helpers/evil-mails.ts';
 import {hostileMails} from '../helpers/hostile-mails.ts';

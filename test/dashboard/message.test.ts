@@ -3,7 +3,7 @@ import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {Numeral, writeExact} from '../../src/kit/exact-json.ts';
-import {readAttribute} from '../../src/links/rewrite.ts';
+import {readAttribute} from '../../src/compose/links/rewrite.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import type {Service, Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createSecureResolver} from '../../src/dns/secure-resolver.ts';
+import {createSecureResolver} from '../../src/net/secure-resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {TlsaRecord} from '../../src/net/dns.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';

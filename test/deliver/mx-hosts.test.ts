@@ -1,6 +1,6 @@
 import test from 'ava';
 import {findMxHosts, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
-import {createResolver} from '../../src/dns/resolver.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import type {Clock} from '../../src/kit/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

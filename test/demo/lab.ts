@@ -2,7 +2,7 @@ import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
-import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {readDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {type Program, prepareProgram, type Scope, welcomeOf} from '../helpers/daemon.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, type Received, startFakeMx} from '../helpers/fake-mx.ts';

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Host} from '../../src/deliver/host.ts';
 import {SecureContexts} from '../../src/deliver/open-session.ts';
-import {createResolver} from '../../src/dns/resolver.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {judgeCertificate} from '../../src/doctor/certificates.ts';
 import {returnPathCheck} from '../../src/doctor/doctor.ts';
 import type {Check} from '../../src/doctor/finding.ts';

@@ -1,7 +1,7 @@
 import {createSocket} from 'node:dgram';
 import {once} from 'node:events';
 import test, {type ExecutionContext} from 'ava';
-import {createResolver} from '../../src/dns/resolver.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {clockCheck} from '../../src/doctor/machine.ts';
 import {

@@ -1,4 +1,4 @@
-import {createClassify} from '../../src/bounce/classify.ts';
+import {createClassify} from '../../src/mail/classify-reply.ts';
 import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 
 /** By the shipped rules. */

@@ -7,7 +7,7 @@ import {createInterface} from 'node:readline';
 import {buffer} from 'node:stream/consumers';
 import type {ExecutionContext} from 'ava';
 import type {CliCommand} from '../../src/cli/program.ts';
-import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {readDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {startCliShell} from './cli-shell.ts';
 import {type Scope, testSettings} from './daemon.ts';

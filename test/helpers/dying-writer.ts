@@ -1,7 +1,7 @@
 import {existsSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {isMainThread, workerData} from 'node:worker_threads';
-import type {WriterData} from '../../src/threads/store-writer.ts';
+import type {WriterData} from '../../src/daemon/threads/store-writer.ts';
 
 /** A file in the data folder: once it is there the thread that writes dies. */
 export const lastWish = 'last-wish';

@@ -1,4 +1,4 @@
-import type {Claims} from '../../src/links/tokens.ts';
+import type {Claims} from '../../src/compose/links/tokens.ts';
 import {idOf, type TestApi} from './api.ts';
 import {newId} from './workspace.ts';
 

@@ -1,5 +1,5 @@
 import process from 'node:process';
-import {readReport} from '../../src/report/read-report.ts';
+import {readReport} from '../../src/inbound/reports/read-report.ts';
 import {classify} from './classify.ts';
 import {cpuCost} from './cpu-cost.ts';
 import {hostileMails} from './hostile-mails.ts';

@@ -1,4 +1,4 @@
-import {createResolver} from '../../src/dns/resolver.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {Resolver} from '../../src/net/dns.ts';
 import {startFakeDns, type Zone} from './fake-dns.ts';

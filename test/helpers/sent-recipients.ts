@@ -2,7 +2,7 @@ import {randomBytes} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import path from 'node:path';
 import {loadSecrets} from '../../src/config/secrets-file.ts';
-import {createLinks, type Links} from '../../src/links/links.ts';
+import {createLinks, type Links} from '../../src/compose/links/links.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {insertMessages, insertWorkspace} from './messages.ts';
 import {changeRecipients} from './recipient-rows.ts';

@@ -337,7 +337,7 @@ sqliteTest(
 		};
 		t.is((await press(api, '/unsubscribe', oneClick)).status, 400);
 		t.is((await show(api, `/unsubscribe?token=${token}&token=${token}`)).status, 400);
-		// test/links/links.test.ts covers all others, because the rate limit applies here after 120.
+		// test/compose/links/links.test.ts covers all others, because the rate limit applies here after 120.
 		for (let index = 0; index < token.length; index += 10) {
 			const mutant = token.slice(0, index) + (token[index] === 'A' ? 'B' : 'A') + token.slice(index + 1);
 			await refused(mutant);

@@ -2,7 +2,7 @@ import {randomBytes} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {judgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
-import {createLinks} from '../../src/links/links.ts';
+import {createLinks} from '../../src/compose/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {newId} from '../helpers/messages.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {Addressee, Role} from '../../src/inbound/addressee.ts';
-import {Allowance, Allowances} from '../../src/inbound/allowances.ts';
+import {Allowance, Allowances} from '../../src/net/allowances.ts';
 
 const to = (role: Role, recipient: string | null = null): Addressee => ({role, address: 'x@bounces.test', recipient});
 

@@ -4,7 +4,7 @@ import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
 import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
-import {readReport} from '../../src/report/read-report.ts';
+import {readReport} from '../../src/inbound/reports/read-report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';

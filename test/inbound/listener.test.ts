@@ -2,7 +2,7 @@ import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
-import {Allowances} from '../../src/inbound/allowances.ts';
+import {Allowances} from '../../src/net/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import type {AcceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';

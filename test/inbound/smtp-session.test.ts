@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {DotUnstuffing} from '../../src/inbound/guarded-server.ts';
+import {DotUnstuffing} from '../../src/net/guarded-server.ts';
 
 /** Feeds chunks until the message ends; returns its content and what followed (null: it did not end). */
 function fed(chunks: readonly Buffer[]): {content: string; rest: string | null} {

@@ -3,7 +3,7 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
-import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
+import {readDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {complaintAbout} from '../demo/steps.ts';
 import {dmarcMail, type Reporter, reporters, reportSigner, signingDomainOf} from '../helpers/aggregate-mails.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

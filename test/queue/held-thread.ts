@@ -1,5 +1,5 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {progress} from '../../src/pool/foreign-work.ts';
+import {progress} from '../../src/kit/foreign-work.ts';
 import type {FromRenderer, ToRenderer} from '../../src/queue/renderers.ts';
 
 // A renderer that works on its first job until the gate opens, without using CPU time.

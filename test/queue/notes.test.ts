@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
-import {newSite} from '../../src/pace/site-state.ts';
+import {newSite} from '../../src/queue/pace/site-state.ts';
 import {QueueNotes} from '../../src/queue/notes.ts';
 import {createSite, type DestinationQueue, newQueue} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';

@@ -1,5 +1,5 @@
 import type {Pace, Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/pace/site-state.ts';
+import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues, type DestinationQueuesOptions} from '../../src/queue/destination-queues.ts';
 import {noOtherNodes} from '../../src/queue/site.ts';

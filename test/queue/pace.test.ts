@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Outcome} from '../../src/mail/outcome.ts';
 import type {Route} from '../../src/mail/route.ts';
-import type {SiteChange} from '../../src/pace/site-state.ts';
+import type {SiteChange} from '../../src/queue/pace/site-state.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import {readSites} from '../../src/store/queue/sites.ts';

@@ -7,7 +7,7 @@ import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {type CpuClock, processCpu} from '../../src/kit/work-limit.ts';
 import {type FromRenderer, type MakeJob, Renderers, type ToRenderer} from '../../src/queue/renderers.ts';
-import type {RendererData} from '../../src/threads/renderer.ts';
+import type {RendererData} from '../../src/daemon/threads/renderer.ts';
 import {claimedMail} from '../helpers/claimed-mail.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -28,7 +28,7 @@ const muchData = {text: 'a b '.repeat(50_000)};
 
 const keys = generateSigningKeys();
 
-const rendererThread = '../../src/threads/renderer.js';
+const rendererThread = '../../src/daemon/threads/renderer.js';
 
 type StartOptions = {
 	readonly count?: number;

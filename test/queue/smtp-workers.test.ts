@@ -7,7 +7,7 @@ import type {Delivery} from '../../src/deliver/transaction.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 import {SmtpWorkers} from '../../src/queue/smtp-workers.ts';
-import type {SmtpWorkerData} from '../../src/threads/smtp-worker.ts';
+import type {SmtpWorkerData} from '../../src/daemon/threads/smtp-worker.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {bounceRules} from '../helpers/classify.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
@@ -62,7 +62,7 @@ async function start(
 		clock: {...systemClock, monotonic: () => 0},
 		observer: {workerEnded: reason => crashes.push(reason)},
 		spawn() {
-			const file = broken() ? './broken-thread.js' : '../../src/threads/smtp-worker.js';
+			const file = broken() ? './broken-thread.js' : '../../src/daemon/threads/smtp-worker.js';
 			const worker = new Worker(new URL(file, import.meta.url), {workerData});
 			started.push(worker);
 			return worker;

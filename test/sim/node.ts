@@ -1,5 +1,5 @@
-import {NodeShares} from '../../src/cluster/node-shares.ts';
-import {connectionsOf} from '../../src/pace/site-state.ts';
+import {NodeShares} from '../../src/queue/node-shares.ts';
+import {connectionsOf} from '../../src/queue/pace/site-state.ts';
 import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import type {Site} from '../../src/queue/site.ts';

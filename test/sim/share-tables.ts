@@ -1,5 +1,5 @@
-import type {NodeShares} from '../../src/cluster/node-shares.ts';
-import {termMs} from '../../src/cluster/node-shares.ts';
+import type {NodeShares} from '../../src/queue/node-shares.ts';
+import {termMs} from '../../src/queue/node-shares.ts';
 import type {NodeTerm} from '../../src/store/queue/sites.ts';
 import type {Time} from './time.ts';
 

@@ -1,5 +1,5 @@
 import type {QueueKey, Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/pace/site-state.ts';
+import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import {routeTo} from '../helpers/routes.ts';
 import type {Time} from './time.ts';
 

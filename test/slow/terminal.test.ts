@@ -4,7 +4,7 @@ import {existsSync, readFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
-import {liveDaemon} from '../../src/data-folder/daemon-file.ts';
+import {liveDaemon} from '../../src/store/data-folder/daemon-file.ts';
 import {isFolderLocked} from '../../src/store/engine/sqlite.ts';
 import {type Program, prepareProgram} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';

@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
-import {fillStore} from '../../src/bench/fill.ts';
+import {fillStore} from '../../src/cli/bench/fill.ts';
 import {readStoreSize} from '../../src/store/engine/dialect.ts';
 import {scanMessages} from '../../src/store/message-scan.ts';
 import {readEvents, readLastPosition} from '../../src/store/timeline.ts';

@@ -4,7 +4,7 @@ import test from 'ava';
 import {up} from '../../migrations/047_acme_directories.ts';
 import {migrations} from '../../migrations/index.ts';
 import {ConfigError} from '../../src/config/config-error.ts';
-import {refuseBesideOthers} from '../../src/data-folder/open.ts';
+import {refuseBesideOthers} from '../../src/store/data-folder/open.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {judgeSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, openWriter, type Store} from '../../src/store/store.ts';

@@ -4,7 +4,7 @@ import type {TLSSocket} from 'node:tls';
 import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createPosting, type Posting} from '../../src/threads/posting.ts';
+import {createPosting, type Posting} from '../../src/daemon/threads/posting.ts';
 import type {Post, PostEnd} from '../../src/webhook/post.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';

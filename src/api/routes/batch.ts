@@ -1,6 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../accept/draft.ts';
+import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../send/draft.ts';
 import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';

@@ -11,7 +11,7 @@ import {
 } from '../../admin/layouts.ts';
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
-import type {Layout} from '../../render/layouts.ts';
+import type {Layout} from '../../compose/render/layouts.ts';
 import {findLayout, type ListedLayout, listLayouts, listLayoutUsers} from '../../store/layouts.ts';
 import type {Route} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';

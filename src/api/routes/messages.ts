@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {resendIdempotency, toIdempotency} from '../../accept/draft.ts';
-import {readResend} from '../../accept/send.ts';
+import {resendIdempotency, toIdempotency} from '../../send/draft.ts';
+import {readResend} from '../../send/send.ts';
 import {csvColumns} from '../../admin/csv-lists.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';

@@ -1,7 +1,7 @@
 import {optionalEvents, providerNames} from '../../mail/provider.ts';
 import {Type} from '../../mail/type.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../../ops/smarthosts.ts';
-import {eventsUrl} from '../../providers/providers.ts';
+import {eventsUrl} from '../../inbound/providers/providers.ts';
 import {findSmarthost, listSmarthosts, type Smarthost} from '../../store/smarthosts.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';

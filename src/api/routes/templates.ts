@@ -13,8 +13,8 @@ import {cidWarnings} from '../../mail/content-id.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {updateTemplate} from '../../ops/templates.ts';
-import type {CompileResult, VariantSource} from '../../render/compile.ts';
-import {renderInWorker} from '../../render/in-worker.ts';
+import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
+import {renderInWorker} from '../../compose/render/in-worker.ts';
 import {
 	findTemplate,
 	findVersion,

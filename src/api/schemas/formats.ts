@@ -10,7 +10,7 @@ import {readMediaType} from '../../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../../mail/message.ts';
 import {askedTerms, maxQueryTerms} from '../../mail/terms.ts';
 import {maxOverlap} from '../../mail/webhook.ts';
-import {isValidTimezone} from '../../render/locale.ts';
+import {isValidTimezone} from '../../compose/render/locale.ts';
 
 /** Returns what a valid text looks like, as a clause (`must …`), or `null` if the text is valid. */
 type Format = (text: string) => string | null;

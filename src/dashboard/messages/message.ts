@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {readResend} from '../../accept/send.ts';
+import {readResend} from '../../send/send.ts';
 import {isBuiltIn} from '../../admin/templates.ts';
 import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
 import {parseExact, writeExact} from '../../kit/exact-json.ts';

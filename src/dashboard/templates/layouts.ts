@@ -4,7 +4,7 @@ import {type Change, describeUsers, planChange, readKnown, removeLayout, saveCha
 import {createTurns} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {notFound} from '../../ops/operation.ts';
-import {filesOf, keyOf, type Layout, layoutName} from '../../render/layouts.ts';
+import {filesOf, keyOf, type Layout, layoutName} from '../../compose/render/layouts.ts';
 import {findLayout, listLayouts, listLayoutUsers} from '../../store/layouts.ts';
 import {act, code, count, input, join, nothing, opened, section, select, table, textarea, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';

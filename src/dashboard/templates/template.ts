@@ -8,7 +8,7 @@ import {parseExact} from '../../kit/exact-json.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {notFound} from '../../ops/operation.ts';
 import {updateTemplate} from '../../ops/templates.ts';
-import {renderInWorker} from '../../render/in-worker.ts';
+import {renderInWorker} from '../../compose/render/in-worker.ts';
 import {listSenders, type Sender} from '../../store/domains.ts';
 import {
 	findTemplate,

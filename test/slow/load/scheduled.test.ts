@@ -2,7 +2,7 @@ import {randomBytes} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {fillStore} from '../../../src/bench/fill.ts';
+import {fillStore} from '../../../src/cli/bench/fill.ts';
 import {dayMs, hourMs, storeTime} from '../../../src/kit/time.ts';
 import {openStore, type Store, type StoreLocation} from '../../../src/store/store.ts';
 import {welcomeOf} from '../../helpers/daemon.ts';

@@ -1,0 +1,152 @@
+import type {Knex} from 'knex';
+import {saveTemplate} from '../../admin/templates.ts';
+import {createWorkspace} from '../../admin/workspaces.ts';
+import {dayMs, storeTime} from '../../kit/time.ts';
+import {idFloor} from '../../mail/ids.ts';
+import type {ActTools} from '../../mail/operator.ts';
+import {listSenders} from '../../store/domains.ts';
+import {
+	beginFilling,
+	endFilling,
+	type FilledHour,
+	type FilledMessages,
+	type FilledMoment,
+	type FilledMoments,
+	type FilledWorkspace,
+	insertFilled,
+} from '../../store/filling.ts';
+import type {Store} from '../../store/store.ts';
+import {lookUpTemplate, type TemplateVariant} from '../../store/templates.ts';
+import {findWorkspaceByName} from '../../store/workspaces.ts';
+import {benchSender} from './throw-away.ts';
+
+export type FillOptions = {
+	/** The workspaces among which the messages are distributed. */
+	readonly workspaces: readonly FilledWorkspace[];
+	readonly messages: number;
+	/** The current time, in milliseconds. */
+	readonly now: number;
+	/** Returns when a waiting message is attempted next, in milliseconds. If absent, all messages are final. */
+	readonly waitsUntil?: (number: number) => number;
+	/** The variables of each message; `{n}` is replaced by its number. */
+	readonly data: Readonly<Record<string, unknown>>;
+	readonly random: (size: number) => Buffer;
+	readonly onProgress?: (done: number) => void;
+};
+
+/** How far back the traffic goes, and the waiting messages. */
+const historyMs = 80 * dayMs;
+const waitingMs = 3_600_000;
+const addresses = 1_000_000;
+const domains = 2000;
+const bouncedShare = 0.03;
+const perTransaction = 50_000;
+/** The number of messages that were sent together and share their times. */
+const together = 50;
+/** The delays from acceptance to each of the four events, in milliseconds. */
+const delays = [0, 25, 140, 180] as const;
+const chanceBytes = 4;
+const suffixBytes = 8;
+
+/** Fills a store that is not in use with rows as real traffic leaves them, from the oldest message to the newest. */
+export async function fillStore(store: Pick<Store, 'database' | 'reader'>, options: FillOptions): Promise<void> {
+	await beginFilling(store, options.workspaces);
+	const data = JSON.stringify(options.data);
+	let writing = Promise.resolve();
+	for (let first = 0; first < options.messages; first += perTransaction) {
+		// The next messages are created while the engine writes these.
+		const count = Math.min(perTransaction, options.messages - first);
+		const generated = makeMessages(options, first, count);
+		const messages = {...generated, first, together, addresses, domains, data};
+		await writing;
+		options.onProgress?.(first);
+		writing = store.database.transaction(trx => insertFilled(trx, messages));
+	}
+	await writing;
+	await endFilling(store);
+}
+
+function toMoments({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
+	const span = waitsUntil ? waitingMs : historyMs;
+	const at = Math.floor(now - span + (number * span) / messages);
+	return delays.map(delay => toMoment(at + delay)) as unknown as FilledMoments;
+}
+
+function toMoment(milliseconds: number): FilledMoment {
+	return {id: idFloor('evt', milliseconds).slice(4, 14), at: storeTime(milliseconds)};
+}
+
+function makeMessages(
+	options: FillOptions,
+	first: number,
+	count: number,
+): Pick<FilledMessages, 'each' | 'moments' | 'hours'> {
+	const {workspaces, waitsUntil} = options;
+	const [each, moments]: [string[], FilledMoments[]] = [[], []];
+	const hours = new Map<string, FilledHour>();
+	for (let number = first; number < first + count; number += together) {
+		const four = toMoments(options, number);
+		moments.push(four);
+		for (const [index, ended] of pickEnds(options, Math.min(together, first + count - number)).entries()) {
+			const text = waitsUntil ? `${ended.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : ended;
+			each.push(text);
+			countHour(hours, ((number + index) % addresses) % workspaces.length, four[0].at.slice(0, 13), text);
+		}
+	}
+	return {each, moments, hours: [...hours.values()]};
+}
+
+/**
+ * Returns random ends of ids with the letter of their message's outcome. They are sorted as in the indexes, so that
+ * each row is appended.
+ */
+function pickEnds({random}: FillOptions, count: number): string[] {
+	const each = chanceBytes + suffixBytes;
+	const bytes = random(count * each);
+	return Array.from({length: count}, (_, index) => {
+		const chance = bytes.readUInt32LE(index * each) / 2 ** 32;
+		// Ids are in base 32, whose digits include those of base 16.
+		const suffix = bytes.toString('hex', index * each + chanceBytes, (index + 1) * each);
+		return `${suffix}${chance < bouncedShare ? 'b' : 'd'}`;
+	}).sort();
+}
+
+function countHour(hours: Map<string, FilledHour>, workspace: number, hour: string, text: string): void {
+	const key = `${workspace} ${hour}`;
+	let counted = hours.get(key);
+	if (!counted) {
+		counted = {workspace, hour, attempted: 0, bounced: 0, delivered: 0};
+		hours.set(key, counted);
+	}
+	counted.attempted++;
+	counted.bounced += text.endsWith('b') ? 1 : 0;
+	counted.delivered += text.endsWith('d') ? 1 : 0;
+}
+
+/** The number of workspaces of a medium-sized service. */
+const count = 200;
+
+/** Creates or finds the workspaces that share the traffic if none is named. Returns their ids. */
+export async function makeWorkspaces(trx: Knex.Transaction, tools: ActTools): Promise<string[]> {
+	const ids: string[] = [];
+	for (let number = 1; number <= count; number++) {
+		const name = `bench-${String(number).padStart(3, '0')}`;
+		const workspace = (await findWorkspaceByName(trx, name)) ?? (await createWorkspace(trx, tools, {name}));
+		ids.push(workspace?.id as string);
+	}
+	return ids;
+}
+
+/** Returns what the messages of a workspace are made of: its first sender, and the benchmark's template. */
+export async function prepareWorkspace(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	variant: TemplateVariant,
+): Promise<FilledWorkspace> {
+	const [sender] = await listSenders(trx, workspaceId);
+	const template = {workspaceId, name: 'bench-receipt', variants: [variant], sample: null};
+	const {id: templateId} = await saveTemplate(trx, tools, template);
+	const {version_id: versionId} = (await lookUpTemplate(trx, workspaceId, templateId)) as {version_id: string};
+	return {id: workspaceId, sender: sender?.address ?? benchSender, templateId, versionId};
+}

@@ -1,0 +1,219 @@
+import {spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {mkdirSync, readFileSync} from 'node:fs';
+import {join} from 'node:path';
+import process from 'node:process';
+import {setTimeout as wait} from 'node:timers/promises';
+import {fileURLToPath} from 'node:url';
+import {saveTemplate, storedVariant} from '../../admin/templates.ts';
+import {createWorkspace} from '../../admin/workspaces.ts';
+import {generateSigningKeys} from '../../compose/dkim.ts';
+import {processEnvironment} from '../../config/process-env.ts';
+import {loadSettings} from '../../config/settings.ts';
+import {readDaemonFile} from '../../store/data-folder/daemon-file.ts';
+import {type Held, openData} from '../../store/data-folder/open.ts';
+import {addSender} from '../../domains/senders.ts';
+import {allocator} from '../../kit/memory.ts';
+import {packageFile} from '../../kit/program-files.ts';
+import {parseAddress} from '../../mail/address.ts';
+import type {ActTools} from '../../mail/operator.ts';
+import {createKey} from '../../ops/keys.ts';
+import {performIn} from '../../ops/operation.ts';
+import type {VariantSource} from '../../compose/render/compile.ts';
+import {compileInWorker, defaultCompileTime} from '../../compose/render/in-worker.ts';
+import type {TemplateVariant} from '../../store/templates.ts';
+import type {LoadOrder} from './load.ts';
+
+export const benchSender = 'receipts@shop.example';
+
+/** The facts about a store that a load needs. */
+export type Shop = {
+	readonly dataDir: string;
+	readonly workspaceId: string;
+	readonly templateId: string;
+	readonly key: string;
+};
+
+/** The location of a temporary store: an empty folder, and settings that may name an empty database. */
+export type Place = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
+
+/** Creates a store with a workspace, a key, a verified sender and the workload's template. */
+export async function makeShop(place: Place, {template}: Workload, tools: ActTools): Promise<Shop> {
+	const dataDir = dataDirOf(place);
+	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
+	return await withStore(place, async ({store, vault}) => {
+		return await store.writer.transaction(async trx => {
+			const address = parseAddress(benchSender, {allowsUtf8Local: false});
+			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
+			if (!workspace || !address.ok) {
+				throw new Error(`The store in ${place.folder} is not empty.`);
+			}
+			const workspaceId = workspace.id;
+			await addSender(trx, tools, vault, {
+				workspaceId,
+				address: address.address,
+				name: null,
+				verified: true,
+				newKeys: async () => keys,
+			});
+			const {id: templateId} = await saveTemplate(trx, tools, {
+				workspaceId,
+				name: 'receipt',
+				variants: [variant],
+				sample: null,
+			});
+			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
+			const {key} = await performIn(createKey, context, {name: 'bench', mode: 'live'});
+			return {dataDir, workspaceId, templateId, key};
+		});
+	});
+}
+
+const dataDirOf = ({folder}: Place): string => join(folder, 'data');
+
+/** Opens the temporary store while `work` runs. Its daemon must not be running. */
+export async function withStore<Result>(place: Place, work: (held: Held) => Promise<Result>): Promise<Result> {
+	const dataDir = dataDirOf(place);
+	mkdirSync(dataDir, {recursive: true, mode: 0o700});
+	const env = {...place.settings, MAILCTL_DATA_DIR: dataDir};
+	const loaded = loadSettings({env, cwd: place.folder, hostname: 'localhost', cpus: 1});
+	if (!loaded.ok) {
+		throw new Error(loaded.problems.join('\n'));
+	}
+	const held = await openData(loaded.settings, {asRoot: true});
+	try {
+		return await work(held);
+	} finally {
+		await held.release();
+	}
+}
+
+/** Compiles a template. Throws if it is invalid. */
+export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
+	const [made] = await compileInWorker([source], defaultCompileTime);
+	if (!made?.ok) {
+		throw new Error(`The template is invalid: ${JSON.stringify(made?.violations)}`);
+	}
+	return storedVariant(source, made);
+}
+
+/** A daemon in its own process, so that its resource usage can be measured. */
+export type Daemon = {
+	readonly pid: number;
+	readonly url: string;
+	/** Milliseconds from the start of the process until it was ready. */
+	readonly readyMs: number;
+	readonly order: (messages: number, connections: number) => LoadOrder;
+	readonly usage: () => Usage;
+	readonly stop: () => Promise<void>;
+};
+
+/** The CPU time of all threads so far, and the peak memory; NaN if the system does not report them. */
+export type Usage = {readonly cpuMs: number; readonly peakMb: number};
+
+export type Settings = Readonly<Record<string, string>>;
+
+const program = fileURLToPath(packageFile('bin/mailctl.js'));
+const pollMs = 5;
+
+export async function startDaemon(
+	{dataDir, templateId, key}: Shop,
+	workload: Workload,
+	settings: Settings,
+	nodeOptions: readonly string[] = [],
+): Promise<Daemon> {
+	const begun = performance.now();
+	const child = spawn(process.execPath, [...nodeOptions, program, 'serve'], {
+		// The user's settings and .env file must not affect the daemon.
+		cwd: dataDir,
+		env: {
+			...Object.fromEntries(
+				Object.entries(processEnvironment()).filter(([name]) => !name.startsWith('MAILCTL_')),
+			),
+			...allocator,
+			MAILCTL_DATA_DIR: dataDir,
+			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
+			MAILCTL_RATE_LIMIT: '0',
+			MAILCTL_LOG_LEVEL: 'warn',
+			...settings,
+		},
+		stdio: ['ignore', 'ignore', 'inherit'],
+	});
+	const ended = once(child, 'exit');
+	const pid = child.pid as number;
+	let http: string | null = null;
+	while (http === null) {
+		if (child.exitCode !== null) {
+			throw new Error(`The daemon exited with ${child.exitCode}.`);
+		}
+		await wait(pollMs);
+		const file = readDaemonFile(dataDir);
+		http = file?.pid === pid ? file.http : null;
+	}
+	const {hostname: host, port} = new URL(http);
+	const {to, data, domains, perRequest} = workload;
+	const send = JSON.stringify({from: benchSender, to, templateId, data});
+	return {
+		pid,
+		url: http,
+		readyMs: performance.now() - begun,
+		order: (messages, connections) => ({
+			host,
+			port: Number(port),
+			key,
+			send,
+			domains,
+			perRequest,
+			messages,
+			connections,
+		}),
+		usage: () => readUsage(pid),
+		async stop() {
+			child.kill('SIGTERM');
+			await ended;
+		},
+	};
+}
+
+function readUsage(pid: number): Usage {
+	if (process.platform !== 'linux') {
+		return {cpuMs: Number.NaN, peakMb: Number.NaN};
+	}
+	const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+	const peak = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+	// A clock tick is a hundredth of a second on Linux.
+	return {cpuMs: 10 * (Number(stat[11]) + Number(stat[12])), peakMb: Number(peak) / 1024};
+}
+
+/** The messages that a measurement sends. */
+export type Workload = {
+	readonly template: VariantSource;
+	/** The recipient and variables of a send; `{n}` is replaced by the number of the message, `{d}` by its domain's. */
+	readonly to: string;
+	readonly data: Readonly<Record<string, unknown>>;
+	readonly domains: number;
+	readonly perRequest: number;
+};
+
+const style = 'padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333';
+const row = `<tr><td style="${style};border-bottom:1px solid #eeeeee">{{ item.name }}</td><td align="right" style="${style}">{{ item.price | format_currency: "EUR" }}</td></tr>`;
+/** The text that pads the receipts. */
+export const legal =
+	'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. Returns are free within 30 days; keep this receipt for your records.</p>';
+
+/** Sends receipts with ten lines, about 17 KB each, one per request to a single domain. */
+export const plain: Workload = {
+	template: {
+		locale: null,
+		subject: 'Your receipt {{ number }} – thank you',
+		html: `<!doctype html><html><body><h1>Hello {{ name }}</h1><table>{% for item in items %}${row}{% endfor %}</table>${legal.repeat(30)}</body></html>`,
+	},
+	to: 'user{n}@example.com',
+	data: {name: 'Ada', number: '{n}', items: items(10)},
+	domains: 1,
+	perRequest: 1,
+};
+
+function items(count: number): ReadonlyArray<{readonly name: string; readonly price: number}> {
+	return Array.from({length: count}, (_, n) => ({name: `Item ${n}`, price: 9.5 + n}));
+}

@@ -1,0 +1,70 @@
+import {importSigningKey} from '../../compose/dkim.ts';
+import {joined} from '../../kit/text.ts';
+import {createLinks} from '../../compose/links/links.ts';
+import type {TokenKeys} from '../../compose/links/tokens.ts';
+import {pooledRandom} from '../../mail/ids.ts';
+import {submittedSource} from '../../mail/message.ts';
+import type {MakeJob} from '../../queue/renderers.ts';
+import {processInputs} from '../../compose/render/in-worker.ts';
+import {createRenderer} from '../../compose/render/render.ts';
+import {collectLeaves, readMail} from '../../inbound/reports/mime.ts';
+import {type MakeOptions, MessageMaker, type Variant} from './make.ts';
+import type {SigningKeyText} from './renderer.ts';
+
+/** A recipient whose message is rendered again, with everything this requires. */
+export type Remake = {
+	readonly options: Omit<MakeOptions, 'links' | 'renderer' | 'clock'>;
+	readonly keys: TokenKeys;
+	readonly publicUrl: string;
+	/** The time for its signatures, in milliseconds. */
+	readonly now: number;
+	readonly job: MakeJob;
+	readonly variants: readonly Variant[];
+	readonly signing: readonly SigningKeyText[];
+};
+
+/** The message and the content that its template rendered, or the reason why there is none (`message`). */
+export type RemakeResult =
+	| {
+			readonly ok: true;
+			readonly mail: Uint8Array;
+			readonly content: {readonly subject: string; readonly html: string; readonly text: string};
+	  }
+	| {readonly ok: false; readonly message: string};
+
+function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): RemakeResult {
+	const renderer = createRenderer();
+	let content = {subject: '', html: '', text: ''};
+	const maker = new MessageMaker({
+		...options,
+		links: createLinks({keys, publicUrl, random: pooledRandom()}),
+		renderer: {
+			...renderer,
+			renderPieces(variant, input) {
+				const rendered = renderer.renderPieces(variant, input);
+				if (rendered.ok) {
+					const {subject, html, text} = rendered;
+					content = {subject, html: joined(html), text: joined(text)};
+				}
+				return rendered;
+			},
+		},
+		clock: {now: () => now, monotonic: () => 0},
+	});
+	const result = maker.make(job, {variants, signing: signing.map(importSigningKey)});
+	if (!result.ok) {
+		return {ok: false, message: result.unmade.message};
+	}
+	const {mail, subject} = result.message;
+	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...toTexts(mail)}};
+}
+
+/** Returns the content of a submitted message, which is not rendered from a template. */
+function toTexts(mail: Uint8Array): {readonly html: string; readonly text: string} {
+	const leaves = collectLeaves(readMail(Buffer.from(mail)).root);
+	const textOf = (mediaType: string) => leaves.find(({type}) => type === mediaType)?.text() ?? '';
+	return {html: textOf('text/html'), text: textOf('text/plain')};
+}
+
+// The thread exists for one message only, because templates are untrusted code.
+await processInputs(input => remake(input as Remake));

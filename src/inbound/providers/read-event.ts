@@ -1,0 +1,123 @@
+import {withoutControls} from '../../kit/text.ts';
+import type {Classify} from '../../mail/bounce.ts';
+import type {OptionalEvent, ProviderName} from '../../mail/provider.ts';
+import type {Clues, Reading, Report} from '../../mail/report.ts';
+import {findReason, replyAlone, replyIn} from '../reports/reply.ts';
+import {feedbackActions} from '../reports/sender-mail.ts';
+import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
+import {providers} from './providers.ts';
+
+/** An event as stored until it is read. */
+export type StoredEvent = {
+	readonly provider: ProviderName;
+	/** The event is about messages of this workspace. `null` means any workspace. */
+	readonly workspace: string | null;
+	/** Kinds of events to accept besides deliveries, bounces and complaints. */
+	readonly takes: readonly OptionalEvent[];
+	readonly event: Fields;
+};
+
+/** Serializes one event per row. Equal events have equal texts. */
+export function eventBytes(stored: StoredEvent): Buffer {
+	return Buffer.from(JSON.stringify(stored));
+}
+
+/**
+ * Reads a stored event as a report, so that it has the same effect as one. Throws if the bytes are not a stored event.
+ */
+export function readEvent(stored: Uint8Array, classify: Classify): Reading {
+	const {provider, workspace, takes, event} = JSON.parse(Buffer.from(stored).toString()) as StoredEvent;
+	const said = providers[provider].read(fieldsOf(event));
+	const [first] = said;
+	return {
+		kind: 'provider',
+		reports: said.map(one => toReport(withReply(one), takes, classify)),
+		clues: {
+			...noClues,
+			refs: first?.refs ?? [],
+			messageIds: first?.messageIds ?? [],
+			providerIds: first?.providerIds ?? [],
+		},
+		fault: null,
+		workspace,
+	};
+}
+
+const noClues: Clues = {
+	addressees: [],
+	envelopeIds: [],
+	refs: [],
+	messageIds: [],
+	returnPaths: [],
+	unsubscribeAddresses: [],
+};
+
+/** Extracts the codes of a refusal if the provider leaves them in the reply, and reduces the text to the reply. */
+function withReply(event: ProviderEvent): ProviderEvent {
+	const {what, code, status, text} = event;
+	if (what !== 'bounced' && what !== 'deferred') {
+		return event;
+	}
+	const reply = replyIn(text);
+	return {...event, code: code ?? reply.code, status: status ?? reply.enhanced, text: replyAlone(text)};
+}
+
+function toReport(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
+	const {recipient, status, code, host, text, feedbackType = null} = event;
+	return {
+		recipient,
+		originalRecipient: null,
+		status,
+		code,
+		host,
+		feedbackType,
+		type: 'none',
+		category: null,
+		suppresses: false,
+		rule: null,
+		matched: null,
+		// A truncated URL would lead elsewhere.
+		reason: event.what === 'clicked' ? withoutControls(text) : findReason(text),
+		...judged(event, takes, classify),
+	};
+}
+
+/** Judges the mail server's reply by the rule table. If no rule matches, the provider's own verdict applies. */
+function judged(
+	event: ProviderEvent,
+	takes: readonly OptionalEvent[],
+	classify: Classify,
+): Pick<Report, 'action'> & Partial<Report> {
+	const {what, code, status, host, text} = event;
+	switch (what) {
+		case 'delivered':
+			return {action: 'delivered'};
+		case 'complained':
+			// `not-spam` retracts a complaint. For an undefined type, the provider's word counts.
+			return {action: feedbackActions.get(event.feedbackType ?? '') ?? 'complaint'};
+		case 'unsubscribed':
+			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};
+		case 'opened':
+		case 'clicked':
+			return {action: takes.includes(what) ? what : 'none'};
+		case 'deferred':
+			return {
+				action: 'delayed',
+				...classify({phase: null, code, enhanced: status, status, text, host}),
+				suppresses: false,
+			};
+		case 'bounced': {
+			const judgement = classify({phase: null, code, enhanced: status, status, text, host});
+			return judgement.category === 'undetermined' && event.verdict === 'permanent'
+				? {action: 'failed', ...judgement, type: 'permanent', suppresses: true}
+				: {action: 'failed', ...judgement};
+		}
+		case 'dropped': {
+			const because = text === '' ? '' : ` (${findReason(text)})`;
+			const reason = `The provider did not send it: the address is on its suppression list${because}.`;
+			return {action: 'failed', type: 'permanent', category: 'policy', suppresses: true, reason};
+		}
+		default:
+			return {action: 'none'};
+	}
+}

@@ -1,0 +1,115 @@
+import {type JsonObject, objectOf, parsedJson} from '../../kit/exact-json.ts';
+import type {TlsCount, TlsReport} from '../../mail/aggregate.ts';
+import {headOf, hostIn, nameIn} from './dmarc-report.ts';
+
+const maxPolicies = 100;
+const maxDetails = 1000;
+const maxFailures = 20;
+const maxSessions = 999_999_999;
+
+/** Policies and results of RFC 8460 §4.3 and §4.4. Reports are untrusted, so other values share one count. */
+const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
+const resultTypes = [
+	'starttls-not-supported',
+	'certificate-host-mismatch',
+	'certificate-expired',
+	'certificate-not-trusted',
+	'validation-failure',
+	'tlsa-invalid',
+	'dnssec-invalid',
+	'dane-required',
+	'sts-policy-fetch-error',
+	'sts-policy-invalid',
+	'sts-webpki-invalid',
+];
+
+/**
+ * Parses a TLS report (RFC 8460 §4.4). Returns a text that says what is wrong with it, or `null` if it is another kind
+ * of document.
+ *
+ * @param about domains that its message names, for a report that names none
+ */
+export function readTlsReport(json: string, about: readonly string[] = []): TlsReport | string | null {
+	const parsed = parsedJson(json);
+	if (parsed === undefined) {
+		return 'it is not JSON';
+	}
+	const report = objectOf(parsed);
+	if (!Array.isArray(report.policies) && report['date-range'] === undefined) {
+		return null;
+	}
+	const all = Array.isArray(report.policies) ? report.policies : [];
+	const policies = all.slice(0, maxPolicies).map(objectOf);
+	const reportId = textIn(report['report-id']);
+	// Google appends the domain to its ids.
+	const domains = [...policies.map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
+	const range = objectOf(report['date-range']);
+	const head = headOf({
+		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
+		reportId,
+		domain: domains.find(name => hostIn(name)?.includes('.')) ?? '',
+		begin: Date.parse(textIn(range['start-datetime'])),
+		end: Date.parse(textIn(range['end-datetime'])),
+	});
+	if (typeof head === 'string') {
+		return head;
+	}
+	const counts = new Map<string, TlsCount>();
+	const failures: string[] = [];
+	let cut = all.length - policies.length;
+
+	function add(policy: string, result: string, n: number): void {
+		const key = `${policy} ${result}`;
+		if (n > 0) {
+			counts.set(key, {policy, result, n: Math.min(maxSessions, n + (counts.get(key)?.n ?? 0))});
+		}
+	}
+
+	for (const one of policies) {
+		const {policy, summary, 'failure-details': details} = one;
+		const domain = domainOf(one);
+		if (domain !== '' && hostIn(domain) !== head.domain) {
+			cut++;
+			continue;
+		}
+		const kind = wordIn(objectOf(policy)['policy-type'], policyTypes);
+		const sums = objectOf(summary);
+		add(kind, 'success', numberIn(sums['total-successful-session-count']));
+		const failed = (Array.isArray(details) ? details : []).map(objectOf);
+		cut += Math.max(0, failed.length - maxDetails);
+		let explained = 0;
+		for (const detail of failed.slice(0, maxDetails)) {
+			const n = numberIn(detail['failed-session-count']);
+			explained += n;
+			add(kind, wordIn(detail['result-type'], resultTypes), n);
+			if (failures.length < maxFailures) {
+				failures.push(toFailure(detail, n));
+			}
+		}
+		add(kind, 'unexplained', numberIn(sums['total-failure-session-count']) - explained);
+	}
+	return {kind: 'tls', ...head, counts: [...counts.values()], failures, cut};
+}
+
+/** Returns the domain of a policy as written, or an empty string. */
+const domainOf = ({policy}: JsonObject): string => textIn(objectOf(policy)['policy-domain']).trim();
+
+/** Enough for an IPv6 address in any spelling. */
+const maxAddressLength = 45;
+
+/** Returns `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`, at most about 300 characters. */
+function toFailure(detail: JsonObject, n: number): string {
+	const from = nameIn(textIn(detail['sending-mta-ip']), maxAddressLength);
+	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
+	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
+	return `${wordIn(detail['result-type'], resultTypes)}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
+}
+
+const textIn = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 1024) : '');
+const wordIn = (value: unknown, words: readonly string[]) =>
+	words.find(word => word === textIn(value).toLowerCase()) ?? 'other';
+
+function numberIn(value: unknown): number {
+	const number = Number(value);
+	return Number.isSafeInteger(number) && number > 0 ? Math.min(number, maxSessions) : 0;
+}

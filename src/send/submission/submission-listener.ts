@@ -1,0 +1,223 @@
+import type {AddressInfo} from 'node:net';
+import type {SMTPServerAddress, SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
+import type {Caller} from '../../api/caller.ts';
+import type {MailShare} from '../../net/allowances.ts';
+import {noDisk, reply, sessionOver, storeFails} from '../../net/guarded-server.ts';
+import {
+	defaultLimits,
+	type ListenerLimits,
+	type ListenerOptions,
+	type Refused,
+	type Session,
+	SmtpListener,
+} from '../../net/smtp-listener.ts';
+import type {Address} from '../../mail/address.ts';
+import {extensionsAt, readParameters} from './parameters.ts';
+import type {OfEnvelope, Refusal, Submission, Submitted} from './submit.ts';
+
+/** A message that was accepted with 250. */
+export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
+	readonly client: string;
+	readonly key: string;
+	readonly size: number;
+	readonly tls: string | null;
+};
+
+export type SubmissionRefusal = Refusal & {readonly client: string};
+
+export type SubmissionObserver = {
+	readonly submitted: (mail: SubmittedMail) => void;
+	readonly submissionRefused: (refusal: SubmissionRefusal) => void;
+	readonly storeFailed: (error: unknown) => void;
+};
+
+type SubmissionListenerOptions = ListenerOptions & {
+	readonly submission: Submission;
+	readonly now: () => number;
+	readonly observer: SubmissionObserver;
+	readonly limits?: Partial<ListenerLimits>;
+};
+
+type SubmissionAddress = {
+	readonly host: string;
+	readonly port: number;
+	/** TLS from the first octet. */
+	readonly implicitTls: boolean;
+	/** Passwords are allowed without TLS. */
+	readonly isLoopback: boolean;
+};
+
+/** Programs on one machine share its address and keep sessions open. */
+const submissionLimits: ListenerLimits = {...defaultLimits, perClient: 50, recipients: 100};
+/** How long a client has to authenticate. */
+const logInMs = 60_000;
+const disabledCommands = ['HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
+
+type State = {
+	/**
+	 * The API key that authenticated the session. It is checked again for each message, as it may be revoked meanwhile.
+	 */
+	key: string;
+	caller: Caller | null;
+	/** The recipients of the current message. */
+	recipients: Map<string, Address>;
+	envelope: OfEnvelope;
+};
+
+const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
+const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
+
+/**
+ * The submission listener (RFC 6409), for programs that send over SMTP instead of the API. A client authenticates with
+ * an API key and gets a 250 once its message is on stable storage. The folder relies on the API's keys, on the checks
+ * of `accept`, and on the SMTP sessions of `inbound`. It never accepts a message without a key, and never delivers one:
+ * that is up to the queue.
+ */
+export class SubmissionListener extends SmtpListener<State> {
+	declare protected readonly options: SubmissionListenerOptions;
+
+	constructor(options: SubmissionListenerOptions) {
+		super(options, {...submissionLimits, ...options.limits});
+	}
+
+	/** Listens on one of possibly several addresses. */
+	listen(at: SubmissionAddress): Promise<AddressInfo> {
+		const own = {
+			banner: 'mailctl submission',
+			secure: at.implicitTls,
+			authMethods: ['PLAIN', 'LOGIN'],
+			allowInsecureAuth: at.isLoopback,
+			// Without STARTTLS, the library would otherwise allow a key to be sent unencrypted.
+			awaitsTls: this.options.tls === null && (at.implicitTls || !at.isLoopback),
+			authRequiredMessage: '5.7.0 Authenticate first: any user name, an API key as the password',
+			hideSMTPUTF8: true,
+			hideDSN: true,
+			hideREQUIRETLS: true,
+			disabledCommands: this.options.tls === null ? ['STARTTLS', ...disabledCommands] : disabledCommands,
+			onAuth: this.#auth.bind(this),
+			extensions: () => extensionsAt(this.options.now()),
+		};
+		return this.listenAs(own, at, this.limits.clients);
+	}
+
+	#refuse({client}: Session<State>, refusal: Refusal): Error {
+		this.options.observer.submissionRefused({...refusal, client});
+		return reply(refusal.code, refusal.text);
+	}
+
+	protected begin(): State {
+		return {key: '', caller: null, recipients: new Map(), envelope: {}};
+	}
+
+	protected override firstMs(): number {
+		return Math.min(logInMs, this.limits.sessionMs);
+	}
+
+	/** Sessions that have not authenticated yield to those that want to. */
+	protected override shouldYield({key}: Session<State>): boolean {
+		return key === '';
+	}
+
+	protected tooManySessions(client: string): void {
+		const refusal = {code: 421, text: 'too many sessions', reason: 'too_many_sessions'} as const;
+		this.options.observer.submissionRefused({client, ...refusal});
+	}
+
+	protected failed(session: Session<State>, error: unknown): Error {
+		this.options.observer.storeFailed(error);
+		return this.#refuse(session, unavailable);
+	}
+
+	#auth(
+		{password}: SMTPServerAuthentication,
+		smtp: SMTPServerSession,
+		done: (error: Error | null | undefined, response?: {user: string}) => void,
+	): void {
+		const key = password ?? '';
+		let user = '';
+		const answered = (error?: Error | null) => (error ? done(error) : done(null, {user}));
+		this.respond(smtp, answered, async session => {
+			try {
+				const loggedIn = await this.options.submission.logIn(key, smtp.remoteAddress);
+				if (!loggedIn.ok) {
+					return this.#refuse(session, loggedIn);
+				}
+				user = loggedIn.caller.keyId;
+				session.key = key;
+				this.extend(session, this.limits.sessionMs);
+				return null;
+			} catch (error) {
+				return Object.assign(this.failed(session, error), {responseCode: 454});
+			}
+		});
+	}
+
+	protected async mayBegin(session: Session<State>, {args}: SMTPServerAddress): Promise<Error | null> {
+		const {submission, hasDisk, now} = this.options;
+		session.recipients = new Map();
+		const read = readParameters(args || {}, now());
+		if (!read.ok) {
+			return this.#refuse(session, read);
+		}
+		session.envelope = read.envelope;
+		if (!hasDisk()) {
+			return this.#refuse(session, {code: 452, text: noDisk, reason: 'no_disk'});
+		}
+		const loggedIn = await submission.logIn(session.key, session.client);
+		session.caller = loggedIn.ok ? loggedIn.caller : null;
+		const refusal = loggedIn.ok ? await submission.refuse(loggedIn.caller) : loggedIn;
+		return refusal && this.#refuse(session, refusal);
+	}
+
+	protected async judge(session: Session<State>, {address}: {address: string}): Promise<Error | null> {
+		if (session.caller === null) {
+			return this.#refuse(session, over);
+		}
+		const judged = await this.options.submission.judge(session.caller, address);
+		if (!judged.ok) {
+			return this.#refuse(session, judged);
+		}
+		session.recipients.set(judged.address.key, judged.address);
+		return null;
+	}
+
+	/** Always granted: the key's rate limit and quota apply instead. */
+	protected async share(): Promise<MailShare> {
+		return {add: () => true, giveBack: () => undefined, prove: () => undefined};
+	}
+
+	protected notReceived({client}: Session<State>, refused: Refused): void {
+		// `too_many` applies only to clients with an allowance.
+		const reason = refused === 'too_large' ? 'too_large' : 'no_room';
+		const code = reason === 'too_large' ? 552 : 452;
+		this.options.observer.submissionRefused({client, code, text: reason, reason});
+	}
+
+	protected async store(
+		session: Session<State>,
+		raw: Buffer,
+		_share: MailShare,
+		{secure, tlsOptions}: SMTPServerSession,
+	): Promise<string | Error> {
+		const {client, caller, recipients, envelope} = session;
+		if (caller === null) {
+			return this.#refuse(session, over);
+		}
+		const {submission, observer, hostname, now} = this.options;
+		const date = new Date(now()).toUTCString().replace('GMT', '+0000');
+		const submitted = await submission.submit({
+			caller,
+			recipients: [...recipients.values()],
+			raw,
+			envelope,
+			trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
+		});
+		const {code, text, reason, ids, left, leftFor} = submitted;
+		if (reason !== null) {
+			return this.#refuse(session, {code, text, reason});
+		}
+		const tls = secure && tlsOptions ? tlsOptions.version : null;
+		observer.submitted({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls});
+		return text;
+	}
+}

@@ -1,0 +1,447 @@
+import {isAscii} from 'node:buffer';
+import type {Knex} from 'knex';
+import type {Accepted, Send} from '../draft.ts';
+import type {Accept} from '../send.ts';
+import type {Caller} from '../../api/caller.ts';
+import {inSlice} from '../../api/turns.ts';
+import {repairField} from '../../compose/repair-field.ts';
+import {sevenBitProblem} from '../../compose/seven-bit.ts';
+import {isLooping} from '../../net/smtp-listener.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import type {ApiErrorCode} from '../../mail/api-error.ts';
+import {type Extras, extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../../mail/message.ts';
+import {
+	fieldValue,
+	type HeaderLimits,
+	isGoodLine,
+	lineNumber,
+	longLineIn,
+	maxLineLength,
+	octetProblem,
+	type ReadSource,
+	readAnySource,
+	type Source,
+	type SourceField,
+} from '../../mail/source.ts';
+import {suppresses} from '../../mail/suppression.ts';
+import {decodeWords} from '../../mail/decode.ts';
+import {readAddressees} from '../../store/topics.ts';
+
+/** A reply to a client: a code, and a text that begins with the enhanced code. */
+type Reply = {readonly code: number; readonly text: string};
+
+/** Why something is refused, as a label for metrics and the log. */
+type RefusalReason =
+	| ('key' | 'key_scope' | 'too_many_failures')
+	| ('too_many_sessions' | 'session_over')
+	| ('paused' | 'rate_limit' | 'quota')
+	| ('address' | 'suppressed' | 'unsubscribed')
+	| ('sender' | 'topic' | 'malformed' | 'looping' | 'too_large')
+	| ('no_room' | 'no_disk' | 'store');
+
+export type Refusal = Reply & {readonly reason: RefusalReason};
+
+/** The send fields set by the parameters of MAIL. */
+export type OfEnvelope = Pick<Extras, 'priority' | 'sendAt' | 'expiresAt'>;
+
+/** A message as received. */
+type Incoming = {
+	readonly caller: Caller;
+	readonly recipients: readonly Address[];
+	readonly raw: Buffer;
+	readonly envelope: OfEnvelope;
+	/** The Received field to add. */
+	readonly trace: string;
+};
+
+export type Submitted = Reply & {
+	/** `null` if it was accepted for at least one recipient. */
+	readonly reason: RefusalReason | null;
+	/** The messages created from it, in the order of its recipients. */
+	readonly ids: readonly string[];
+	/** The recipients that were refused although others were accepted. */
+	readonly left: ReadonlyArray<{readonly recipient: string; readonly reason: string}>;
+	/** The reason for each of those. */
+	readonly leftFor: readonly RefusalReason[];
+};
+
+type SubmissionOptions = {
+	/** Returns the caller that a key belongs to, or `null` if the key is invalid. */
+	readonly identify: (key: string) => Promise<Caller | null>;
+	/** Counts an invalid key of a client. Returns `null` if the client may try again. */
+	readonly countFailure: (client: string) => number | null;
+	readonly accept: Accept;
+	readonly reader: Knex;
+	/** Returns the id of the workspace's template `submission`, and creates the template if it is missing. */
+	readonly templateOf: (workspaceId: string) => Promise<string>;
+	/** Takes one send from the key's rate limit. Returns `false` if none is left. */
+	readonly takeRate: (caller: Caller) => Promise<boolean>;
+	/** Returns `false` while outcomes cannot be stored, or while the daemon stops. */
+	readonly mayAccept: () => boolean;
+};
+
+type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
+
+/** A message is stored once per recipient: all of them together may not exceed a batch of sends. */
+const maxStored = 32 * 1024 * 1024;
+const maxReplyLength = 480;
+/** Octets from which a message takes long to parse, so that other work gets a turn in between. */
+const large = 32 * 1024;
+
+const notNow: Refusal = {code: 451, text: '4.3.0 The message cannot be stored now, try again later', reason: 'store'};
+const wrongKey: Refusal = {code: 535, text: '5.7.8 The password must be an API key', reason: 'key'};
+const tooManyFailures: Refusal = {
+	code: 454,
+	text: '4.7.0 Too many invalid keys from this address, try again later',
+	reason: 'too_many_failures',
+};
+const noScope: Refusal = {
+	code: 535,
+	text: '5.7.1 The key lacks the scope messages:submit: mailctl key create --name NAME --scope messages:submit',
+	reason: 'key_scope',
+};
+const paused: Refusal = {code: 451, text: '4.7.1 Sending is paused for this workspace', reason: 'paused'};
+const suppressed = ({wire}: Address): Refusal =>
+	refusing('suppressed', 550, `5.7.1 ${wire} is on the suppression list`);
+
+function refusing(reason: RefusalReason, code: number, text: string): Refusal {
+	return {code, text, reason};
+}
+
+/** Accepts messages from programs. Each recipient gets its own message, with the same checks as an API send. */
+export class Submission {
+	readonly #options: SubmissionOptions;
+
+	constructor(options: SubmissionOptions) {
+		this.#options = options;
+	}
+
+	/** Authenticates by the password, which is the key. Any user name is accepted. */
+	async logIn(password: string, client: string): Promise<LoggedIn> {
+		const caller = await this.#options.identify(password);
+		if (caller === null) {
+			return {ok: false, ...(this.#options.countFailure(client) === null ? wrongKey : tooManyFailures)};
+		}
+		return caller.scopes.includes('messages:submit') ? {ok: true, caller} : {ok: false, ...noScope};
+	}
+
+	/** Returns why the caller cannot submit now, or `null`. */
+	async refuse({workspaceId}: Caller): Promise<Refusal | null> {
+		if (!this.#options.mayAccept()) {
+			return notNow;
+		}
+		return (await this.#options.accept.isPaused(workspaceId)) ? paused : null;
+	}
+
+	/** Parses a recipient and checks whether it may be sent to. */
+	async judge(
+		caller: Caller,
+		text: string,
+	): Promise<{readonly ok: true; readonly address: Address} | ({readonly ok: false} & Refusal)> {
+		const parsed = parseAddress(text, {allowsUtf8Local: false});
+		if (!parsed.ok) {
+			return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.problem}`)};
+		}
+		if (!(await this.#options.takeRate(caller))) {
+			return {ok: false, ...refusing('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
+		}
+		const {address} = parsed;
+		const [entry] = (await readAddressees(this.#options.reader, [[caller.workspaceId, address.key]])).values();
+		return suppresses(entry?.suppressed ?? undefined, caller.mode)
+			? {ok: false, ...suppressed(address)}
+			: {ok: true, address};
+	}
+
+	/** Resolves once the messages are on stable storage, or nothing was stored. */
+	async submit({caller, recipients, raw, envelope, trace}: Incoming): Promise<Submitted> {
+		if (isLooping(raw, [])) {
+			return none(refusing('looping', 554, '5.4.6 Mail loop detected'));
+		}
+		const read = raw.length > large ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
+		if (!read.ok) {
+			return none(refusing('malformed', 550, `5.6.0 The message is refused: ${read.problem}`));
+		}
+		const {mail} = read;
+		if (mail.source.length * recipients.length > maxStored) {
+			const text = '5.3.4 The message is too large for so many recipients: send it to fewer at once';
+			return none(refusing('too_large', 552, text));
+		}
+		const templateId = await this.#options.templateOf(caller.workspaceId);
+		const attachments = [submittedFile(mail.messageId, mail.source)];
+		const {workspaceId, mode} = caller;
+		const {from, replyTo, topicCode, priority} = mail;
+		const common = {workspaceId, mode, from, replyTo, templateId, topicCode, attachments};
+		const sends = recipients.map(
+			(to): Send => ({
+				...common,
+				to,
+				cc: [],
+				data: null,
+				metadata: jsonOrNull(mail.metadata),
+				tags: jsonOrNull(mail.tags),
+				locale: null,
+				timezone: null,
+				tracking: null,
+				extras: extrasJson({...envelope, ...(priority !== null && {priority})}),
+				resentFrom: null,
+			}),
+		);
+		return submittedAs(sends, await this.#options.accept.batch(sends.map(send => ({send, idempotency: null}))));
+	}
+}
+
+const jsonOrNull = (value: object): string | null => (Object.keys(value).length === 0 ? null : JSON.stringify(value));
+
+/** Combines the results into SMTP's single reply: a refusal of all recipients, or the accepted messages. */
+function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Submitted {
+	const ids = results.flatMap(result => (result.ok ? [result.id] : []));
+	const refused = sends.flatMap((send, index) => {
+		const result = results[index] as Accepted;
+		return result.ok ? [] : [{recipient: send.to.wire, reply: refusal(result.code, send)}];
+	});
+	const [first] = refused;
+	if (ids.length === 0 && first) {
+		return none(first.reply);
+	}
+	const left = refused.map(({recipient, reply}) => ({recipient, reason: reply.text}));
+	const more = ids.length > 1 ? ` and ${ids.length - 1} more` : '';
+	const but = first ? `; not sent to ${refused.length}: ${first.reply.text}` : '';
+	const text = `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, maxReplyLength);
+	return {code: 250, text, reason: null, ids, left, leftFor: refused.map(({reply}) => reply.reason)};
+}
+
+function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
+	switch (code) {
+		case 'sending_paused':
+			return paused;
+		case 'sender_not_available':
+			return refusing(
+				'sender',
+				550,
+				`5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`,
+			);
+		case 'recipient_suppressed':
+			return suppressed(to);
+		case 'recipient_unsubscribed':
+			return refusing(
+				'unsubscribed',
+				550,
+				`5.7.1 ${to.wire} has unsubscribed from ${topicCode === null ? 'mail of this kind' : `the topic ${topicCode}`}`,
+			);
+		case 'unknown_unsubscribe_group':
+			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic does not name a topic of the workspace');
+		case 'quota_exceeded':
+			return refusing('quota', 452, '4.7.1 The monthly quota of the workspace is used up');
+		default:
+			return notNow;
+	}
+}
+
+const none = (refusal: Refusal): Submitted => ({...refusal, ids: [], left: [], leftFor: []});
+
+/** The header of a submitted message, and the message as stored. */
+type SubmittedMail = {
+	readonly from: Address;
+	/** `null` if there is none, or more than one. */
+	readonly replyTo: Address | null;
+	/** `null` if the field is missing or not a Message-ID. */
+	readonly messageId: string | null;
+	readonly topicCode: string | null;
+	readonly priority: Priority | null;
+	readonly metadata: Readonly<Record<string, string>>;
+	readonly tags: readonly string[];
+	/** Starts with a trace field, and lacks the fields that are only for mailctl. Its body may have long lines. */
+	readonly source: Buffer;
+};
+
+type ReadMail =
+	| {readonly ok: true; readonly mail: SubmittedMail}
+	/** A clause for people. */
+	| {readonly ok: false; readonly problem: string};
+
+// RFC 5322 §3.6.
+const once: ReadonlySet<string> = new Set([
+	'from',
+	'to',
+	'cc',
+	'reply-to',
+	'date',
+	'message-id',
+	'subject',
+	'in-reply-to',
+	'references',
+	'mime-version',
+	'content-type',
+	'content-transfer-encoding',
+]);
+/** Hidden recipients, and senders: only the verified From is the sender. */
+const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
+
+/** The limits for the submitted header; fields that mailctl adds do not count. */
+const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
+const own = 'x-mailctl-';
+const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
+const maxMetadata = 50;
+const maxValueLength = 500;
+const maxTagLength = 64;
+
+/** Parses a message's header and checks it. `trace` is the Received field to add (RFC 5321 §4.4). */
+export function readSubmitted(raw: Buffer, trace: string): ReadMail {
+	const octets = octetProblem(raw);
+	const decoded = octets === null ? readAnySource(raw, headerLimits) : problem(octets);
+	const read = decoded.ok ? repaired(decoded.source) : decoded;
+	if (!read.ok) {
+		return read;
+	}
+	const {fields, body} = read.source;
+	const counts = new Map<string, number>();
+	for (const {name} of fields) {
+		counts.set(name, (counts.get(name) ?? 0) + 1);
+	}
+	const repeated = [...counts].find(([name, n]) => n > 1 && (once.has(name) || name.startsWith(own)))?.[0];
+	if (repeated !== undefined) {
+		return problem(`the header has more than one ${repeated} field`);
+	}
+	const value = (name: string) => fields.filter(field => field.name === name).map(fieldValue)[0] ?? null;
+	const from = onlyMailbox(value('from') ?? '');
+	if (from === null) {
+		return problem('the header needs a From field with one plain address');
+	}
+	const wishes = readWishes(fields.filter(({name}) => name.startsWith(own)));
+	if (!wishes.ok) {
+		return wishes;
+	}
+	const retained = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
+	const source = toMail([{line: trace}, ...retained], body);
+	const messageId = value('message-id');
+	return {
+		ok: true,
+		mail: {
+			from,
+			replyTo: onlyMailbox(value('reply-to') ?? ''),
+			messageId: messageId !== null && isMessageId(messageId) ? messageId : null,
+			...wishes.wishes,
+			source,
+		},
+	};
+}
+
+/**
+ * Makes the repairs that RFC 6409 §8 allows: encodes and folds fields. (The renderer encodes parts of the body if
+ * needed.) Refuses a repair that would break the program's own signature.
+ */
+function repaired({fields: given, body}: Source): ReadSource {
+	const isSigned = given.some(({name}) => name === 'dkim-signature');
+	const fields: SourceField[] = [];
+	for (const field of given) {
+		if (isSigned && !isGoodLine(field.line)) {
+			const [what, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
+				? [longLine, 'fold it']
+				: ['characters that are not ASCII', 'encode them (RFC 2047)'];
+			return problem(
+				`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`,
+			);
+		}
+		const result = repairField(field);
+		if (!result.ok) {
+			return result;
+		}
+		fields.push({name: field.name, line: result.line});
+	}
+	const start = longLineIn(body);
+	if (isSigned && start !== -1) {
+		const line = lineNumber(body, start);
+		return problem(
+			`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`,
+		);
+	}
+	const left = start === -1 && isAscii(body) ? null : sevenBitProblem(toMail(fields, body));
+	return left === null ? {ok: true, source: {fields, body}} : problem(left);
+}
+
+const longLine = `a line of more than ${maxLineLength} octets`;
+const signedAlready = 'which cannot be repaired because of the DKIM-Signature';
+
+function toMail(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
+	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
+}
+
+type Wishes = Pick<SubmittedMail, 'topicCode' | 'priority' | 'metadata' | 'tags'>;
+
+/** Reads the `X-Mailctl-…` fields. An unknown one is refused, because a misspelled field would lose its effect. */
+function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; problem: string} {
+	let topicCode: string | null = null;
+	let priority: Priority | null = null;
+	const metadata: Record<string, string> = {};
+	const tags: string[] = [];
+	for (const field of fields) {
+		const value = decodeWords(fieldValue(field));
+		const key = metadataField.exec(field.name)?.[1]?.replaceAll('-', '_');
+		if (value === '' || value.length > maxValueLength || /[\p{Cc}\ufffd]/u.test(value)) {
+			return problem(`${field.name} must have 1 to ${maxValueLength} characters`);
+		}
+		if (field.name === `${own}topic`) {
+			topicCode = value;
+		} else if (field.name === `${own}priority`) {
+			priority = priorities.find(one => one === value.toLowerCase()) ?? null;
+			if (priority === null) {
+				return problem(`${field.name} must be high, normal or low`);
+			}
+		} else if (field.name === `${own}tag` && value.length <= maxTagLength) {
+			tags.push(value);
+			metadata.tag = value;
+		} else if (field.name === `${own}tag`) {
+			return problem(`${field.name} must have 1 to ${maxTagLength} characters`);
+		} else if (key !== undefined) {
+			metadata[key] = value;
+		} else if (field.name !== `${own}ref`) {
+			return problem(`${field.name} is not a field that mailctl supports`);
+		}
+	}
+	return Object.keys(metadata).length > maxMetadata
+		? problem(`the header has more than ${maxMetadata} metadata fields`)
+		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
+}
+
+function problem(text: string): {readonly ok: false; readonly problem: string} {
+	return {ok: false, problem: text};
+}
+
+/**
+ * Returns the address of a field with one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or a bare address,
+ * possibly with comments. Returns `null` for lists, groups, routes, and a backslash outside of quotes.
+ */
+export function onlyMailbox(value: string): Address | null {
+	const plain = withoutQuotes(value);
+	const address =
+		plain === null
+			? null
+			: (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
+	const parsed = address ? parseAddress(address, {allowsUtf8Local: false}) : null;
+	return parsed?.ok ? parsed.address : null;
+}
+
+/** Replaces a quoted name with `"`, which no address has, and a comment with a space. `null` if one never ends. */
+function withoutQuotes(value: string): string | null {
+	let plain = '';
+	let depth = 0;
+	let isQuoted = false;
+	for (let index = 0; index < value.length; index++) {
+		const character = value[index] as string;
+		if (character === '\\' && (isQuoted || depth > 0)) {
+			index++;
+		} else if (character === '"' && depth === 0) {
+			isQuoted = !isQuoted;
+			plain += isQuoted ? '"' : '';
+		} else if (isQuoted) {
+		} else if (character === '(') {
+			depth++;
+		} else if (character === ')' && depth > 0) {
+			depth--;
+			plain += ' ';
+		} else if (depth === 0) {
+			plain += character;
+		}
+	}
+	return isQuoted || depth > 0 ? null : plain;
+}
