@@ -1,5 +1,5 @@
 // Counts the lines of a noun in all interfaces: its operations, API routes, commands, pages, and its part of `apply`.
-// Run it before and after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the generated
+// Run it before and after a noun moves to `src/resources/`: `node scripts/measure-faces.js`. Store, tests and the generated
 // client are not counted.
 import {execFileSync} from 'node:child_process';
 import {readFileSync} from 'node:fs';

@@ -5,7 +5,7 @@ import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import {toLimits} from '../mail/attachment-limits.ts';
 import type {Operator} from '../mail/operator.ts';
-import type {KeyRow} from '../store/api-keys.ts';
+import type {KeyRow} from '../resources/keys/store.ts';
 import {createRowCache} from '../store/changes.ts';
 import type {Caller} from './caller.ts';
 import {apiError, retryAfter} from './errors.ts';

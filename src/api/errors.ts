@@ -4,7 +4,7 @@ import {Readable} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
 import {type ApiErrorCode, apiErrors, type Violation} from '../mail/api-error.ts';
 import type {NewId} from '../mail/ids.ts';
-import {Refused} from '../ops/operation.ts';
+import {Refused} from '../resources/operation.ts';
 
 type ApiErrorOptions = {
 	/** Replaces the default message of the code. */

@@ -12,9 +12,9 @@ import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
-import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
-import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from './schemas/send.ts';
-import {compileCheck, joinField, maxViolations} from './validate.ts';
+import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from '../resources/formats.ts';
+import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
+import {compileCheck, joinField, maxViolations} from '../resources/validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}

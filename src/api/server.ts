@@ -19,13 +19,13 @@ import {
 import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type PagesOptions, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
-import {alertRoutes} from './routes/alerts.ts';
-import {sendBatchRoute} from './routes/batch.ts';
-import {contactRoutes} from './routes/contacts.ts';
-import {domainRoutes} from './routes/domains.ts';
-import {eventStreamRoute} from './routes/events.ts';
-import {layoutRoutes} from './routes/layouts.ts';
-import {messageListRoute} from './routes/message-list.ts';
+import {alertRoutes} from '../resources/alerts/api.ts';
+import {sendBatchRoute} from '../resources/messages/batch-api.ts';
+import {contactRoutes} from '../resources/contacts/api.ts';
+import {domainRoutes} from '../resources/domains/api.ts';
+import {eventStreamRoute} from '../resources/messages/events-api.ts';
+import {layoutRoutes} from '../resources/templates/layouts-api.ts';
+import {messageListRoute} from '../resources/messages/list-api.ts';
 import {
 	messageContentRoutes,
 	messageEventsRoute,
@@ -34,17 +34,17 @@ import {
 	resendMessageRoute,
 	sendMessageRoute,
 	waitingMessageRoutes,
-} from './routes/messages.ts';
-import {receivedRoutes} from './routes/received.ts';
-import {senderRoutes} from './routes/senders.ts';
-import {smarthostRoutes} from './routes/smarthosts.ts';
-import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
-import {templateRoutes, versionRoutes} from './routes/templates.ts';
-import {topicRoutes} from './routes/topics.ts';
-import {statsRoute, usageRoute} from './routes/usage.ts';
-import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
+} from '../resources/messages/api.ts';
+import {receivedRoutes} from '../resources/received/api.ts';
+import {senderRoutes} from '../resources/domains/senders-api.ts';
+import {smarthostRoutes} from '../resources/smarthosts/api.ts';
+import {suppressionFileRoutes, suppressionRoutes} from '../resources/suppressions/api.ts';
+import {templateRoutes, versionRoutes} from '../resources/templates/api.ts';
+import {topicRoutes} from '../resources/topics/api.ts';
+import {statsRoute, usageRoute} from '../resources/messages/usage-api.ts';
+import {webhookDeliveryRoutes, webhookRoutes} from '../resources/webhooks/api.ts';
 import {inTurn, startKeylessInTurn} from './turns.ts';
-import {createValidator} from './validate.ts';
+import {createValidator} from '../resources/validate.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;
@@ -84,7 +84,7 @@ const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, drain: 1
 
 /**
  * Creates the HTTP server of the API. This folder validates requests, authenticates keys, describes the routes and
- * formats the responses. It relies on src/ops and src/admin for changes, on src/accept for sends and on src/store for
+ * formats the responses. It relies on src/resources and src/resources for changes, on src/send for sends and on src/store for
  * reads. It never delivers a message and never decides what an operation does.
  *
  * The server is hardened: even errors that Node detects itself are reported in the API's error format, and every

@@ -1,22 +1,22 @@
-import {isBuiltIn, variantSource} from '../admin/templates.ts';
-import type {CheckedRecord} from '../domains/check-records.ts';
-import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
+import {isBuiltIn, variantSource} from '../resources/templates/versions.ts';
+import type {CheckedRecord} from '../resources/domains/check-records.ts';
+import {type DomainRecord, returnPathHost} from '../resources/domains/domain-records.ts';
 import {present} from '../kit/collections.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
 import type {Extras} from '../mail/message.ts';
-import type {ShownAlert} from '../ops/alerts.ts';
-import type {Domain, Sender} from '../store/domains.ts';
+import type {ShownAlert} from '../resources/alerts/rules.ts';
+import type {Domain, Sender} from '../resources/domains/store.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import type {InboundAddress} from '../store/received.ts';
+import type {InboundAddress} from '../resources/received/store.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
-import type {Smarthost} from '../store/smarthosts.ts';
-import type {Suppression} from '../store/suppressions.ts';
-import type {ListedVersion, Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../store/templates.ts';
+import type {Smarthost} from '../resources/smarthosts/store.ts';
+import type {Suppression} from '../resources/suppressions/store.ts';
+import type {ListedVersion, Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../resources/templates/store.ts';
 import type {StoredEvent} from '../store/timeline.ts';
-import type {Contact, Topic} from '../store/topics.ts';
-import type {Endpoint, StoredDelivery} from '../store/webhooks.ts';
+import type {Contact, Topic} from '../resources/topics/store.ts';
+import type {Endpoint, StoredDelivery} from '../resources/webhooks/store.ts';
 
 // The JSON form of each resource, for the API and for `--json` on the command line. `time` formats its times.
 

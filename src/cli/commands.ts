@@ -2,7 +2,7 @@ import {type CliCommand, createProgram} from './program.ts';
 
 // src/cli is the `mailctl` command: nouns with verbs (`key create`), one file per noun. A verb parses its options
 // (options.ts), works on the store through a `Session`, beside a running daemon or without one, and prints for people
-// or, with `--json`, for scripts. The folder relies on src/ops and src/admin for everything that changes the store. It
+// or, with `--json`, for scripts. The folder relies on src/resources and src/resources for everything that changes the store. It
 // never talks to the daemon except to send, and holds no rule that the API does not have.
 
 /** A noun, or a verb without a noun. `load` returns the function that adds its verbs, or its options and handler. */
@@ -37,7 +37,7 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'certificate',
 				'TLS certificates (MAILCTL_ACME)',
-				() => import('./certificate.ts').then(each => each.certificateCommands),
+				() => import('../resources/certificates/cli.ts').then(each => each.certificateCommands),
 			],
 			[
 				'secrets',
@@ -53,18 +53,18 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'send',
 				'Send a message through the running daemon',
-				() => import('./send.ts').then(each => each.sendCommand),
+				() => import('../resources/messages/send-cli.ts').then(each => each.sendCommand),
 			],
 			[
 				'message',
 				'Messages, their recipients and attempts',
-				() => import('./message.ts').then(each => each.messageCommands),
+				() => import('../resources/messages/cli.ts').then(each => each.messageCommands),
 			],
-			['queue', 'Messages waiting for delivery', () => import('./queue.ts').then(each => each.queueCommands)],
+			['queue', 'Messages waiting for delivery', () => import('../resources/messages/queue-cli.ts').then(each => each.queueCommands)],
 			[
 				'template',
 				'Templates and their versions',
-				() => import('./template.ts').then(each => each.templateCommands),
+				() => import('../resources/templates/cli.ts').then(each => each.templateCommands),
 			],
 			[
 				'sample',
@@ -74,9 +74,9 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'stats',
 				'Delivery statistics of recent days, of all workspaces unless you name one',
-				() => import('./stats.ts').then(each => each.statsCommand),
+				() => import('../resources/messages/stats-cli.ts').then(each => each.statsCommand),
 			],
-			['tls', 'TLS use of outbound and inbound mail', () => import('./tls.ts').then(each => each.tlsCommand)],
+			['tls', 'TLS use of outbound and inbound mail', () => import('../resources/domains/tls-cli.ts').then(each => each.tlsCommand)],
 		],
 	],
 	[
@@ -85,26 +85,26 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'workspace',
 				'Workspaces: separate senders, templates, lists and keys',
-				() => import('./workspace.ts').then(each => each.workspaceCommands),
+				() => import('../resources/workspaces/cli.ts').then(each => each.workspaceCommands),
 			],
 			[
 				'domain',
 				'Sending domains, their DKIM keys and DNS records',
-				() => import('./domain.ts').then(each => each.domainCommands),
+				() => import('../resources/domains/cli.ts').then(each => each.domainCommands),
 			],
-			['sender', 'Sender addresses', () => import('./sender.ts').then(each => each.senderCommands)],
-			['key', 'API keys', () => import('./key.ts').then(each => each.keyCommands)],
+			['sender', 'Sender addresses', () => import('../resources/domains/senders-cli.ts').then(each => each.senderCommands)],
+			['key', 'API keys', () => import('../resources/keys/cli.ts').then(each => each.keyCommands)],
 			[
 				'webhook',
 				'Webhook endpoints and their deliveries',
-				() => import('./webhook.ts').then(each => each.webhookCommands),
+				() => import('../resources/webhooks/cli.ts').then(each => each.webhookCommands),
 			],
 			[
 				'smarthost',
 				'Relays, and the events they report',
-				() => import('./smarthost.ts').then(each => each.smarthostCommands),
+				() => import('../resources/smarthosts/cli.ts').then(each => each.smarthostCommands),
 			],
-			['inbound', 'Addresses that receive mail', () => import('./inbound.ts').then(each => each.inboundCommands)],
+			['inbound', 'Addresses that receive mail', () => import('../resources/received/cli.ts').then(each => each.inboundCommands)],
 		],
 	],
 	[
@@ -113,22 +113,22 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'suppression',
 				'Addresses that receive no mail',
-				() => import('./suppression.ts').then(each => each.suppressionCommands),
+				() => import('../resources/suppressions/cli.ts').then(each => each.suppressionCommands),
 			],
 			[
 				'topic',
 				'Topics that recipients can opt out of',
-				() => import('./topic.ts').then(each => each.topicCommands),
+				() => import('../resources/topics/cli.ts').then(each => each.topicCommands),
 			],
 			[
 				'contact',
 				'What is stored about a recipient, and its erasure',
-				() => import('./contact.ts').then(each => each.contactCommands),
+				() => import('../resources/contacts/cli.ts').then(each => each.contactCommands),
 			],
 			[
 				'bounce',
 				'Bounces and complaints, and how they are classified',
-				() => import('./bounce.ts').then(each => each.bounceCommands),
+				() => import('../resources/received/bounce-cli.ts').then(each => each.bounceCommands),
 			],
 		],
 	],
@@ -138,23 +138,23 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'user',
 				'Dashboard users and their sign-in links',
-				() => import('./user.ts').then(each => each.userCommands),
+				() => import('../resources/users/cli.ts').then(each => each.userCommands),
 			],
-			['alert', 'Alerts and their recipients', () => import('./alert.ts').then(each => each.alertCommands)],
+			['alert', 'Alerts and their recipients', () => import('../resources/alerts/cli.ts').then(each => each.alertCommands)],
 			[
 				'audit',
 				'The audit trail: who changed what, and when',
-				() => import('./audit.ts').then(each => each.auditCommands),
+				() => import('../resources/audit/cli.ts').then(each => each.auditCommands),
 			],
 			[
 				'export',
 				'Print workspaces and their configuration as YAML',
-				() => import('./apply.ts').then(each => each.exportCommand),
+				() => import('../resources/apply/cli.ts').then(each => each.exportCommand),
 			],
 			[
 				'apply',
 				'Change workspaces to match a YAML file',
-				() => import('./apply.ts').then(each => each.applyCommand),
+				() => import('../resources/apply/cli.ts').then(each => each.applyCommand),
 			],
 			[
 				'backup',

@@ -2,7 +2,7 @@ import {userInfo} from 'node:os';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {systemCode} from '../kit/system-error.ts';
-import {Refused} from '../ops/operation.ts';
+import {Refused} from '../resources/operation.ts';
 import {printable} from './terminal-text.ts';
 
 /** Exit codes of sysexits.h that scripts rely on. */

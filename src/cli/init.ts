@@ -1,11 +1,11 @@
 import {existsSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
-import {commandName, type WelcomeInput, welcome} from '../admin/bootstrap.ts';
-import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
+import {commandName, type WelcomeInput, welcome} from '../resources/workspaces/bootstrap.ts';
+import {removeSample, sampleSender, sampleTemplate} from '../resources/workspaces/sample.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../store/data-folder/data-dir.ts';
-import {sampleDomain} from '../domains/domains.ts';
+import {sampleDomain} from '../resources/domains/domains.ts';
 import {endFirstStart} from '../store/first-starts.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -20,7 +20,7 @@ async function init(session: Session): Promise<void> {
 	const store = await session.store();
 	// With PostgreSQL, the data folder may not exist yet, and the keys may have to be written to it.
 	openDataDir({dataDir, asRoot: true});
-	const {bootstrap} = await import('../admin/bootstrap.ts');
+	const {bootstrap} = await import('../resources/workspaces/bootstrap.ts');
 	const created = await bootstrap(store, session.tools, await session.vault(), {
 		isCapturing: delivery === 'capture',
 		hasDashboard: dashboard,

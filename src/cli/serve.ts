@@ -1,12 +1,12 @@
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
 import type {Logger} from 'pino';
-import {type Bootstrapped, firstUser} from '../admin/bootstrap.ts';
+import {type Bootstrapped, firstUser} from '../resources/workspaces/bootstrap.ts';
 import {dashboardUrl, localUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {firstKeysFile} from '../store/data-folder/data-dir.ts';
 import {endFirstStart} from '../store/first-starts.ts';
-import {findUserByEmail} from '../store/users.ts';
+import {findUserByEmail} from '../resources/users/store.ts';
 import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
 import {createTools, operator} from './session.ts';
@@ -19,7 +19,7 @@ export function serveCommand(command: CliCommand): void {
 		const {envFile, asRoot = false} = command.optsWithGlobals<{envFile?: string; asRoot?: boolean}>();
 		const [{runDaemon}, {bootstrap}] = await Promise.all([
 			import('../daemon/run.ts'),
-			import('../admin/bootstrap.ts'),
+			import('../resources/workspaces/bootstrap.ts'),
 		]);
 		process.exitCode = await runDaemon({
 			version: version(),

@@ -6,7 +6,7 @@ import {createInterface} from 'node:readline/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
-import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
+import {type Daemons, daemonsOfNodes} from '../resources/messages/why.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
@@ -26,7 +26,7 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Context, type InputOf, type Operation, perform} from '../ops/operation.ts';
+import {type Context, type InputOf, type Operation, perform} from '../resources/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldHint} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -41,7 +41,7 @@ import {
 	type OwnedId,
 	type OwnedKind,
 	type Workspace,
-} from '../store/workspaces.ts';
+} from '../resources/workspaces/store.ts';
 import {CliError, userName} from './fault.ts';
 import {Progress, Terminal} from './terminal.ts';
 import {type Noun, toLines, toTable} from './terminal-text.ts';

@@ -6,7 +6,7 @@ import {repeated} from '../kit/clock.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {askBlocklist, type Blocklist, delistLink, doesList, type Listing} from '../net/blocklist.ts';
 import {type Blocklisting, listBlocklistings, saveBlocklistings, staleMs} from '../store/blocklists.ts';
-import {listVerifiedDomains} from '../store/domains.ts';
+import {listVerifiedDomains} from '../resources/domains/store.ts';
 import type {Context} from './context.ts';
 
 const lookMs = 60_000;

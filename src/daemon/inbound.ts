@@ -36,9 +36,9 @@ import {
 } from '../mail/report.ts';
 import type {DnsAnswers, Resolver} from '../net/dns.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
-import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
-import {findInboxes, listInboundDomains} from '../store/received.ts';
+import {findRecipientAddresses, listReturnPathHosts} from '../resources/received/inbound-store.ts';
+import {readCheckpoint, saveCheckpoint} from '../resources/received/mailbox-store.ts';
+import {findInboxes, listInboundDomains} from '../resources/received/store.ts';
 import type {ReaderData} from './threads/reader.ts';
 import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';

@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Logger} from 'pino';
-import type {DomainCheck} from '../domains/verify-domain.ts';
+import type {DomainCheck} from '../resources/domains/verify-domain.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
@@ -20,7 +20,7 @@ import type {InfrastructureAlarm} from '../outcome/infrastructure-alarm.ts';
 import {findingsText} from '../outcome/reputation-findings.ts';
 import type {Judged} from '../outcome/reputation-guard.ts';
 import type {SubmissionRefusal, SubmittedMail} from '../send/submission/submission-listener.ts';
-import type {Attempted} from '../webhook/turn.ts';
+import type {Attempted} from '../resources/webhooks/turn.ts';
 import type {Metrics} from './metrics.ts';
 
 /** How often the same rejection of the same client is logged. */

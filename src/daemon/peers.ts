@@ -9,7 +9,7 @@ import {beat, listNodes, loseNodes, type Node, removeNode, type SeenNode, silent
 import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-recipients.ts';
 import {removeShares} from '../store/queue/sites.ts';
 import {maxNoticeLength, type Store} from '../store/store.ts';
-import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
+import {deliveryClaims, releaseSilentDeliveries} from '../resources/webhooks/queue-store.ts';
 import type {Observer} from './observer.ts';
 
 // Several nodes on one store: which of them are alive, and how a node learns about mail that another one accepted.

@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import {reportingProviders} from '../mail/provider.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {smarthostNoteWrite} from '../store/smarthosts.ts';
+import {smarthostNoteWrite} from '../resources/smarthosts/store.ts';
 import type {Context} from './context.ts';
 
 const noteMs = 10 * 60_000;

@@ -10,7 +10,7 @@ import {Renderers} from '../queue/renderers.ts';
 import {Permits} from '../queue/smtp-workers.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import {listVariants} from '../store/templates.ts';
+import {listVariants} from '../resources/templates/store.ts';
 import type {RendererData} from './threads/renderer.ts';
 import type {Context} from './context.ts';
 import {Signing, toFeedback} from './recipient-mails.ts';

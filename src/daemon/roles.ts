@@ -3,7 +3,7 @@ import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../store/data-folder/daemon-file.ts';
 import {openRecordSources} from '../net/resolver.ts';
-import {sendingNames} from '../domains/domain-records.ts';
+import {sendingNames} from '../resources/domains/domain-records.ts';
 import type {Arrival, QueueKey} from '../mail/route.ts';
 import type {SiteReport} from '../queue/site.ts';
 import {type Guard, startGuard} from '../outcome/reputation-guard.ts';

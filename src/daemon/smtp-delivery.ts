@@ -19,7 +19,7 @@ import {ownAddresses} from '../queue/router.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
-import {readProviders} from '../store/smarthosts.ts';
+import {readProviders} from '../resources/smarthosts/store.ts';
 import type {SmtpWorkerData} from './threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';

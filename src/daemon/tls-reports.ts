@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {gzipSync} from 'node:zlib';
-import {sendDirectly} from '../alerts/send.ts';
+import {sendDirectly} from '../resources/alerts/send.ts';
 import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {headerField} from '../compose/header-field.ts';
 import {createResolver} from '../net/resolver.ts';
@@ -18,8 +18,8 @@ import {
 	findOwnDomain,
 	listDueTlsReports,
 	readTlsDay,
-} from '../store/aggregate-reports.ts';
-import {findPolicy, type StoredPolicy} from '../store/tls.ts';
+} from '../resources/domains/reports-store.ts';
+import {findPolicy, type StoredPolicy} from '../resources/domains/tls-store.ts';
 import type {Context} from './context.ts';
 import {Signing} from './recipient-mails.ts';
 

@@ -1,6 +1,6 @@
 import {networkInterfaces} from 'node:os';
-import {findWishes, newNames, type Wish} from '../certificates/names.ts';
-import {isBegun, notAsked, overBudget} from '../certificates/renewal.ts';
+import {findWishes, newNames, type Wish} from '../resources/certificates/names.ts';
+import {isBegun, notAsked, overBudget} from '../resources/certificates/renewal.ts';
 import {publicHost} from '../config/derive.ts';
 import {createResolver} from '../net/resolver.ts';
 import {inTurn} from '../kit/clock.ts';
@@ -13,7 +13,7 @@ import {
 	listHosts,
 	type Noted,
 	noteWishes,
-} from '../store/certificates.ts';
+} from '../resources/certificates/store.ts';
 import type {Context} from './context.ts';
 
 const minuteMs = 60_000;

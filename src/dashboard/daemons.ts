@@ -1,4 +1,4 @@
-import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../admin/why.ts';
+import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../resources/messages/why.ts';
 import {storeTime} from '../kit/time.ts';
 import {silentMs} from '../store/nodes.ts';
 import {readRecipientFacts} from '../store/queue/queue-summary.ts';

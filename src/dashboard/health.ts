@@ -1,6 +1,6 @@
 import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
-import {stateOf} from '../certificates/renewal.ts';
+import {stateOf} from '../resources/certificates/renewal.ts';
 import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {inspect} from '../doctor/doctor.ts';
@@ -9,7 +9,7 @@ import {type Html, html} from '../hosted/html.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {type Blocklisting, listBlocklistings} from '../store/blocklists.ts';
-import {type Certificate, listCertificates} from '../store/certificates.ts';
+import {type Certificate, listCertificates} from '../resources/certificates/store.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import {live} from './live.ts';

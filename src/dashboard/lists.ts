@@ -1,4 +1,4 @@
-import {csvFile} from '../admin/csv-lists.ts';
+import {csvFile} from '../resources/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
 import {type Choice, chips, hidden, input, nothing, toHref} from './markup.ts';

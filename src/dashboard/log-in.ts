@@ -1,8 +1,8 @@
 import {type Html, html} from '../hosted/html.ts';
-import {findUser, type User} from '../store/users.ts';
-import type {LogIn} from '../users/log-in.ts';
-import type {Proof} from '../users/sessions.ts';
-import {toOperator} from '../users/users.ts';
+import {findUser, type User} from '../resources/users/store.ts';
+import type {LogIn} from '../resources/users/log-in.ts';
+import type {Proof} from '../resources/users/sessions.ts';
+import {toOperator} from '../resources/users/users.ts';
 import {newPasskey, newPassword} from './account.ts';
 import {act, hidden, input, nothing, section, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';

@@ -2,8 +2,8 @@ import {isIP} from 'node:net';
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
-import type {LogIn} from '../users/log-in.ts';
-import type {DashboardOrigin, PasskeyRequest} from '../users/passkeys.ts';
+import type {LogIn} from '../resources/users/log-in.ts';
+import type {DashboardOrigin, PasskeyRequest} from '../resources/users/passkeys.ts';
 import {act, input, nothing} from './markup.ts';
 import type {Page} from './route.ts';
 

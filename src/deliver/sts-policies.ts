@@ -10,7 +10,7 @@ import type {MtaSts} from '../mail/route.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 import {connectPinned, findAddresses} from '../net/pinned-connection.ts';
-import type {StoredPolicy} from '../store/tls.ts';
+import type {StoredPolicy} from '../resources/domains/tls-store.ts';
 
 /** An announced policy that could not be fetched. `kept` is true if an older policy still applies. */
 export type PolicyFailure = {

@@ -3,7 +3,7 @@ import type {Settings} from '../config/settings.ts';
 import {askBlocklist, type Blocklist, delistLink, doesList, type Listing} from '../net/blocklist.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
-import {listVerifiedDomains} from '../store/domains.ts';
+import {listVerifiedDomains} from '../resources/domains/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 import type {OpenedStore} from './machine.ts';
 import {publicInterfaceAddresses} from './outbound.ts';

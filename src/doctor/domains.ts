@@ -1,12 +1,12 @@
-import {type CheckedRecord, lookAtHost, type OpenSources} from '../domains/check-records.ts';
-import type {SendingNames} from '../domains/domain-records.ts';
-import {sampleDomain} from '../domains/domains.ts';
-import {queryDomainRecords} from '../domains/verify-domain.ts';
+import {type CheckedRecord, lookAtHost, type OpenSources} from '../resources/domains/check-records.ts';
+import type {SendingNames} from '../resources/domains/domain-records.ts';
+import {sampleDomain} from '../resources/domains/domains.ts';
+import {queryDomainRecords} from '../resources/domains/verify-domain.ts';
 import type {Clock} from '../kit/clock.ts';
-import {listDomains} from '../store/domains.ts';
-import {listInboundDomains} from '../store/received.ts';
+import {listDomains} from '../resources/domains/store.ts';
+import {listInboundDomains} from '../resources/received/store.ts';
 import type {Store} from '../store/store.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
+import {listWorkspaces} from '../resources/workspaces/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 type DomainsInput = {

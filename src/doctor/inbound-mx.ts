@@ -1,6 +1,6 @@
-import type {SendingNames} from '../domains/domain-records.ts';
+import type {SendingNames} from '../resources/domains/domain-records.ts';
 import type {Resolver} from '../net/dns.ts';
-import {listInboundDomains} from '../store/received.ts';
+import {listInboundDomains} from '../resources/received/store.ts';
 import type {Store} from '../store/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 

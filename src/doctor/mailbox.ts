@@ -7,7 +7,7 @@ import {isMaildir, namesIn} from '../inbound/mail-files.ts';
 import {mailboxProblem, nameOfMailbox, openFolder, withinLimit} from '../inbound/mailboxes.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
-import type {MailboxNote} from '../store/mailbox-checkpoints.ts';
+import type {MailboxNote} from '../resources/received/mailbox-store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 /** The limit of each IMAP step: opening the folder, fetching a message, and stopping IDLE. */

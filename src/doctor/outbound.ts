@@ -19,7 +19,7 @@ import {isPublicAddress} from '../net/ip-address.ts';
 import type {ProviderClient} from '../net/provider-client.ts';
 import type {Relay, RelayApi} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
+import {listSmarthosts, type Smarthost} from '../resources/smarthosts/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);

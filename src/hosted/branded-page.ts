@@ -1,7 +1,7 @@
 import type {FastifyReply} from 'fastify';
 import {domainOf} from '../mail/address.ts';
 import {readBranding} from '../mail/branding.ts';
-import type {Workspace} from '../store/workspaces.ts';
+import type {Workspace} from '../resources/workspaces/store.ts';
 import {filled, type Html, html, plainName} from './html.ts';
 import type {Texts} from './texts/wording.ts';
 

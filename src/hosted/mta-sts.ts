@@ -1,7 +1,7 @@
 import type {FastifySchema} from 'fastify';
 import type {Routes} from '../api/api-parts.ts';
 import {apiError} from '../api/errors.ts';
-import type {OwnPolicy} from '../domains/mta-sts-policy.ts';
+import type {OwnPolicy} from '../resources/domains/mta-sts-policy.ts';
 
 type PolicyParts = {
 	/** Returns `null` if no policy is published. */

@@ -31,7 +31,7 @@ type PublicParts = {
 /**
  * The routes of links in messages. `src/hosted` serves everything that recipients, mail providers and certificate
  * authorities request without an API key: unsubscribing, preferences, tracking, provider events, ACME challenges and
- * the MTA-STS policy. It relies on the signed tokens of `src/links` to authenticate a request and on `src/outcome` to
+ * the MTA-STS policy. It relies on the signed tokens of `src/compose/links` to authenticate a request and on `src/outcome` to
  * change anything. It never trusts a workspace's texts as markup, and a GET never changes a subscription.
  */
 export function publicRoutes({

@@ -13,9 +13,9 @@ import {providers} from './providers/providers.ts';
 import {eventBytes, type StoredEvent} from './providers/read-event.ts';
 import {readSns, type SnsMessage} from './providers/ses.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import {countUnreadEvents, hasInbound} from '../store/inbound-mails.ts';
+import {countUnreadEvents, hasInbound} from '../resources/received/inbound-store.ts';
 import type {Vault} from '../store/sealed.ts';
-import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthost} from '../store/smarthosts.ts';
+import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthost} from '../resources/smarthosts/store.ts';
 import {OwnerBatches} from './owner-batches.ts';
 import {type Accepted, digestInbound} from './take-in.ts';
 

@@ -12,7 +12,7 @@ import {envelopeVias, isOfNobody} from '../outcome/matches.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
-import {countBegun, type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
+import {countBegun, type InboundEnd, listUnread, markRead, type UnreadInbound} from '../resources/received/inbound-store.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
 import type {Asking} from './dns-answers.ts';

@@ -15,7 +15,7 @@ import {
 import type {Reading, StoredInbound} from '../mail/report.ts';
 import {subjectTerms} from '../mail/terms.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
-import {findInboxes, findOwnMessages, findReplied, type NewReceived} from '../store/received.ts';
+import {findInboxes, findOwnMessages, findReplied, type NewReceived} from '../resources/received/store.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import {findSubmitted} from '../store/retention.ts';
 

@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {dayMs} from '../kit/time.ts';
 import type {AggregateReport} from '../mail/aggregate.ts';
 import type {StoredInbound} from '../mail/report.ts';
-import {type AggregateEnd, type Arrival, addDmarcReport, addTlsReport} from '../store/aggregate-reports.ts';
-import {markRead} from '../store/inbound-mails.ts';
+import {type AggregateEnd, type Arrival, addDmarcReport, addTlsReport} from '../resources/domains/reports-store.ts';
+import {markRead} from '../resources/received/inbound-store.ts';
 import type {Review} from './matches.ts';
 import type {ReportEffect} from './reports.ts';
 

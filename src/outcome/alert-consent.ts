@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
-import {confirmAddress} from '../store/alert-addresses.ts';
-import {recordAct} from '../store/audit.ts';
-import {findWorkspace} from '../store/workspaces.ts';
+import {confirmAddress} from '../resources/alerts/addresses-store.ts';
+import {recordAct} from '../resources/audit/store.ts';
+import {findWorkspace} from '../resources/workspaces/store.ts';
 
 /** Records that an address's holder agreed to a workspace's alerts. Returns `false` if the workspace was deleted. */
 export async function agreeToAlerts(

@@ -6,11 +6,11 @@ import {parseAddress} from '../mail/address.ts';
 import {erasedAddress, type Recipient, type Role, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
-import {eraseFromAudit, recordAct} from '../store/audit.ts';
+import {eraseFromAudit, recordAct} from '../resources/audit/store.ts';
 import {isSoleRemover} from '../store/engine/dialect.ts';
 import {belowOf, deleteErasure, type Erasure, findErasure, insertErasure} from '../store/erasures.ts';
 import {listAttachments, replaceSubmitted} from '../store/messages.ts';
-import {eraseReceived} from '../store/received.ts';
+import {eraseReceived} from '../resources/received/store.ts';
 import {
 	countTraces,
 	deleteContact,

@@ -7,7 +7,7 @@ import {bumpGeneration} from '../store/changes.ts';
 import {readPosted, readSubjects} from '../store/messages.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
-import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
+import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../resources/webhooks/store.ts';
 
 /** A timeline entry with its recipient. */
 export type AnnouncedEvent = NewEvent & {

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {insertReceived, type NewReceived} from '../store/received.ts';
+import {insertReceived, type NewReceived} from '../resources/received/store.ts';
 import {type EventWriter, notify} from './outbox.ts';
 
 /** Mail received for a workspace, and what endpoints get for it. */

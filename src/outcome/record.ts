@@ -12,10 +12,10 @@ import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms
 import {forgetSealed} from '../store/messages.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
 import {type EarlierTries, readTries} from '../store/reputation.ts';
-import type {NewSuppression} from '../store/suppressions.ts';
+import type {NewSuppression} from '../resources/suppressions/store.ts';
 import {queuedEvent} from '../store/timeline.ts';
-import {countTls, type TlsDay} from '../store/tls.ts';
-import {findSubscribers, type Subscriber} from '../store/webhooks.ts';
+import {countTls, type TlsDay} from '../resources/domains/tls-store.ts';
+import {findSubscribers, type Subscriber} from '../resources/webhooks/store.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {ReputationLimits} from '../mail/reputation.ts';
-import {recordAct} from '../store/audit.ts';
+import {recordAct} from '../resources/audit/store.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';

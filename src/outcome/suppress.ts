@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import type {Recipient} from '../mail/message.ts';
-import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
-import type {Subscriber} from '../store/webhooks.ts';
+import {insertSuppressions, type NewSuppression} from '../resources/suppressions/store.ts';
+import type {Subscriber} from '../resources/webhooks/store.ts';
 import {type Notice, type Notifier, notify} from './outbox.ts';
 
 /** Returns the suppression of an address that hard-bounced. */

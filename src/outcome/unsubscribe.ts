@@ -6,7 +6,7 @@ import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {findRecipientFor} from '../store/recipients.ts';
-import {deleteSuppressionOf, findStatus} from '../store/suppressions.ts';
+import {deleteSuppressionOf, findStatus} from '../resources/suppressions/store.ts';
 import {readDetails} from '../store/timeline.ts';
 import {
 	deleteOptOuts,
@@ -17,7 +17,7 @@ import {
 	noTopic,
 	type Topic,
 	toBars,
-} from '../store/topics.ts';
+} from '../resources/topics/store.ts';
 import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 

@@ -34,8 +34,8 @@ import {
 import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {countTls, findPolicy, savePolicy} from '../store/tls.ts';
-import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import {countTls, findPolicy, savePolicy} from '../resources/domains/tls-store.ts';
+import {findWorkspace, listWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
 
 type RouterOptions = {
 	readonly settings: Settings;

@@ -357,7 +357,7 @@ export type SharedSites = {
 	readonly rescan: () => void;
 };
 
-/** What this node may use of each provider. `src/cluster/` divides the limits between nodes that share a store. */
+/** What this node may use of each provider. `src/queue/` divides the limits between nodes that share a store. */
 export type Shares = {
 	/** Call this once, before anything else. */
 	readonly join: (sites: SharedSites) => void;

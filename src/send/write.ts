@@ -7,7 +7,7 @@ import {type Recipient, type Role, readExtras} from '../mail/message.ts';
 import {resolveDestination, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {toTerms} from '../mail/terms.ts';
-import {recordAct} from '../store/audit.ts';
+import {recordAct} from '../resources/audit/store.ts';
 import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
@@ -23,9 +23,9 @@ import {
 	type Preferences,
 	readAddressees,
 	teachContacts,
-} from '../store/topics.ts';
+} from '../resources/topics/store.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
-import {readDeletedWorkspaces} from '../store/workspaces.ts';
+import {readDeletedWorkspaces} from '../resources/workspaces/store.ts';
 import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
 type AcceptWriteOptions = {

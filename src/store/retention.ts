@@ -16,7 +16,7 @@ import type {Erasure} from './erasures.ts';
 import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeClaims} from './timeline.ts';
-import {deleteDeliveries, findAbout} from './webhooks.ts';
+import {deleteDeliveries, findAbout} from '../resources/webhooks/store.ts';
 
 type Removal = {
 	/** Messages after this id are checked; empty means from the oldest. */

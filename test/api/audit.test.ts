@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {listAudit} from '../../src/store/audit.ts';
+import {listAudit} from '../../src/resources/audit/store.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {CsvReader, type CsvRecord} from '../../src/admin/csv.ts';
-import {csvColumns, readPages} from '../../src/admin/csv-lists.ts';
+import {CsvReader, type CsvRecord} from '../../src/kit/csv.ts';
+import {csvColumns, readPages} from '../../src/resources/csv-lists.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import {connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {type StreamPosition, streamIds} from '../../src/api/routes/events.ts';
+import {type StreamPosition, streamIds} from '../../src/resources/messages/events-api.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {insertEvents} from '../../src/store/timeline.ts';

@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {putLayout} from '../../src/store/layouts.ts';
+import {putLayout} from '../../src/resources/templates/layouts-store.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';

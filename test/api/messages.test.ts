@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {sendBody} from '../../src/api/schemas/send.ts';
+import {sendBody} from '../../src/send/schema.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';

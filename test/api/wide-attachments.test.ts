@@ -1,5 +1,5 @@
 import test from 'ava';
-import {changeWorkspace} from '../../src/admin/workspaces.ts';
+import {changeWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {listAttachments} from '../../src/store/messages.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest} from '../helpers/databases.ts';

@@ -1,4 +1,4 @@
-import {readStats} from '../../src/admin/stats.ts';
+import {readStats} from '../../src/resources/messages/stats.ts';
 import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
 import {percentiles} from '../../src/cli/bench/latency.ts';
 import {

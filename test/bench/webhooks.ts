@@ -8,7 +8,7 @@ import {parseArgs} from 'node:util';
 import {storeTime} from '../../src/kit/time.ts';
 import {webhookBody} from '../../src/mail/webhook.ts';
 import {openStore} from '../../src/store/store.ts';
-import {insertDeliveries, type NewDelivery} from '../../src/store/webhooks.ts';
+import {insertDeliveries, type NewDelivery} from '../../src/resources/webhooks/store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {newId} from '../helpers/messages.ts';

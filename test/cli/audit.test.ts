@@ -5,7 +5,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {noteWishes} from '../../src/store/certificates.ts';
+import {noteWishes} from '../../src/resources/certificates/store.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';

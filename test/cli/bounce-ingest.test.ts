@@ -2,7 +2,7 @@ import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
-import type {IngestCounts} from '../../src/cli/ingest-counts.ts';
+import type {IngestCounts} from '../../src/resources/received/ingest-counts-cli.ts';
 import {type Cli, golden, newCli, refused, storelessCli} from '../helpers/cli.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {startIntake} from '../../src/cli/bounce-intake.ts';
+import {startIntake} from '../../src/resources/received/bounce-intake-cli.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {writeDaemonFile} from '../../src/store/data-folder/daemon-file.ts';

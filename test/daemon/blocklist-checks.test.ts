@@ -1,11 +1,11 @@
 import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {createWorkspace} from '../../src/admin/workspaces.ts';
+import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import type {Settings} from '../../src/config/settings.ts';
 import {watchBlocklists} from '../../src/daemon/blocklist-checks.ts';
-import {addDomain} from '../../src/domains/domains.ts';
+import {addDomain} from '../../src/resources/domains/domains.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {nameOnList} from '../../src/net/blocklist.ts';
 import {listBlocklistings, listedNow} from '../../src/store/blocklists.ts';

@@ -7,7 +7,7 @@ import type {JudgedTry} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
 import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
-import type {Attempted} from '../../src/webhook/turn.ts';
+import type {Attempted} from '../../src/resources/webhooks/turn.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
 const recipient = {

@@ -1,7 +1,7 @@
 import {gunzipSync} from 'node:zlib';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
-import {sendDirectly} from '../../src/alerts/send.ts';
+import {sendDirectly} from '../../src/resources/alerts/send.ts';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {mailboxOf, reportAddresses, tlsReportMail} from '../../src/daemon/tls-reports.ts';
@@ -12,8 +12,8 @@ import {
 	endTlsReport,
 	listDueTlsReports,
 	purgeAggregates,
-} from '../../src/store/aggregate-reports.ts';
-import {countTls} from '../../src/store/tls.ts';
+} from '../../src/resources/domains/reports-store.ts';
+import {countTls} from '../../src/resources/domains/tls-store.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 import {resolverOf} from '../helpers/resolvers.ts';

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {lookAt} from '../../src/dashboard/look.ts';
 import {mailContent} from '../../src/dashboard/mail-frame.ts';
-import {headersContent, previewContent, sourceContent, textContent} from '../../src/dashboard/messages/mail.ts';
+import {headersContent, previewContent, sourceContent, textContent} from '../../src/resources/messages/mail-page.ts';
 import {seenMail} from '../../src/dashboard/seen-mail.ts';
 import {findLinks} from '../../src/compose/links/rewrite.ts';
 import type {StoredMessage} from '../../src/store/messages.ts';

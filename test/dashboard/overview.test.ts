@@ -1,6 +1,6 @@
 import test from 'ava';
 import {attention} from '../../src/dashboard/overview.ts';
-import {findWorkspace} from '../../src/store/workspaces.ts';
+import {findWorkspace} from '../../src/resources/workspaces/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {newStore} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';

@@ -2,7 +2,7 @@ import {createSecureContext} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import {createResolver} from '../../src/net/resolver.ts';
 import {fetchPolicy, type PolicyFailure, StsPolicies} from '../../src/deliver/sts-policies.ts';
-import type {StoredPolicy} from '../../src/store/tls.ts';
+import type {StoredPolicy} from '../../src/resources/domains/tls-store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {type PolicyAnswer, policyText, startPolicyHost} from '../helpers/policy-host.ts';

@@ -1,7 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import type {Why} from '../../src/admin/why.ts';
+import type {Why} from '../../src/resources/messages/why.ts';
 import type {Daemon, Program, Welcome} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {holdMail} from '../helpers/held-mail.ts';

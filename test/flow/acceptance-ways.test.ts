@@ -1,7 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import type {Why} from '../../src/admin/why.ts';
+import type {Why} from '../../src/resources/messages/why.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import type {Daemon, Welcome} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Why} from '../../src/admin/why.ts';
+import type {Why} from '../../src/resources/messages/why.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 

@@ -1,7 +1,7 @@
 import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
-import type {Why} from '../../src/admin/why.ts';
+import type {Why} from '../../src/resources/messages/why.ts';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {startMx} from '../helpers/delivering-to.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {storeTime} from '../../src/kit/time.ts';
 import type {NewId} from '../../src/mail/ids.ts';
-import {insertReceived, type NewReceived} from '../../src/store/received.ts';
+import {insertReceived, type NewReceived} from '../../src/resources/received/store.ts';
 import type {Store} from '../../src/store/store.ts';
 
 const verdict = {result: 'pass', domain: 'example.net'};

@@ -7,7 +7,7 @@ import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {insertEndpoint} from '../../src/store/webhooks.ts';
+import {insertEndpoint} from '../../src/resources/webhooks/store.ts';
 import type {Certificate} from './certificate.ts';
 import {newId} from './messages.ts';
 import {waitFor} from './wait.ts';

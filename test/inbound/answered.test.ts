@@ -6,7 +6,7 @@ import {createLinks} from '../../src/compose/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {unjudged, unreadLetter} from '../../src/mail/received.ts';
 import type {Reading, StoredInbound} from '../../src/mail/report.ts';
-import {insertReceived, listReceived} from '../../src/store/received.ts';
+import {insertReceived, listReceived} from '../../src/resources/received/store.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';

@@ -5,7 +5,7 @@ import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/inbound/reports/read-report.ts';
-import {countUnread} from '../../src/store/inbound-mails.ts';
+import {countUnread} from '../../src/resources/received/inbound-store.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {evilMail} from '../helpers/evil-mails.ts';

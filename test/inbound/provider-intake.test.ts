@@ -5,9 +5,9 @@ import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
 import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {precedence} from '../../src/mail/report.ts';
-import {countUnread, countUnreadEvents} from '../../src/store/inbound-mails.ts';
-import {trimKept, trimWorkspace} from '../../src/store/kept-mails.ts';
-import type {Smarthost} from '../../src/store/smarthosts.ts';
+import {countUnread, countUnreadEvents} from '../../src/resources/received/inbound-store.ts';
+import {trimKept, trimWorkspace} from '../../src/resources/received/kept-store.ts';
+import type {Smarthost} from '../../src/resources/smarthosts/store.ts';
 import type {Store} from '../../src/store/store.ts';
 
 import {storeTest} from '../helpers/databases.ts';

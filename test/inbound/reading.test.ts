@@ -11,7 +11,7 @@ import {
 	type ReadingTurn,
 	type StoredInbound,
 } from '../../src/mail/report.ts';
-import {countUnread} from '../../src/store/inbound-mails.ts';
+import {countUnread} from '../../src/resources/received/inbound-store.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
-import {listUnread} from '../../src/store/inbound-mails.ts';
+import {listUnread} from '../../src/resources/received/inbound-store.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const clock = {now: () => Date.UTC(2026, 10, 21, 10, 0, 0)};

@@ -7,7 +7,7 @@ import {createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {openPolicies, Router} from '../../src/queue/router.ts';
 import type {Store} from '../../src/store/store.ts';
-import {findPolicy} from '../../src/store/tls.ts';
+import {findPolicy} from '../../src/resources/domains/tls-store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {changeWorkspace} from '../../src/admin/workspaces.ts';
+import {changeWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/net/resolver.ts';

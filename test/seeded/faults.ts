@@ -59,10 +59,10 @@ export const faults: readonly Fault[] = [
 	},
 	{
 		name: 'SSRF: one public address lets a webhook reach the private ones of its name',
-		file: 'src/webhook/post.ts',
+		file: 'src/resources/webhooks/post.ts',
 		from: 'addresses.find(address => !guard.allows(address))',
 		to: 'addresses.every(address => !guard.allows(address)) ? addresses[0] : undefined',
-		foundBy: ['test/webhook/post.test.ts'],
+		foundBy: ['test/resources/webhooks/post.test.ts'],
 	},
 	{
 		name: 'DKIM: a field that is added later does not break the signature',
@@ -143,10 +143,10 @@ export const faults: readonly Fault[] = [
 	},
 	{
 		name: 'webhooks: the signature does not cover the time',
-		file: 'src/webhook/post.ts',
+		file: 'src/resources/webhooks/post.ts',
 		from: `.update(\`\${timestamp}.\`)`,
 		to: '',
-		foundBy: ['test/webhook/sign.test.ts'],
+		foundBy: ['test/resources/webhooks/sign.test.ts'],
 	},
 	{
 		name: 'webhooks: one attempt more than the last',
@@ -206,17 +206,17 @@ export const faults: readonly Fault[] = [
 	},
 	{
 		name: 'login: one failed attempt more than the limit',
-		file: 'src/users/failed-log-ins.ts',
+		file: 'src/resources/users/failed-log-ins.ts',
 		from: 'window.n >= max',
 		to: 'window.n > max',
-		foundBy: ['test/users/failed-log-ins.test.ts'],
+		foundBy: ['test/resources/users/failed-log-ins.test.ts'],
 	},
 	{
 		name: 'alerts: each node that sees a condition begin announces it',
-		file: 'src/alerts/watch.ts',
+		file: 'src/resources/alerts/watch.ts',
 		from: 'if (isFirst && next !== null',
 		to: 'if (next !== null',
-		foundBy: ['test/alerts/watch.test.ts'],
+		foundBy: ['test/resources/alerts/watch.test.ts'],
 	},
 	{
 		name: 'migrations: one that older programs cannot work with does not wait for their nodes',

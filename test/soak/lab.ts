@@ -2,7 +2,7 @@ import {randomBytes} from 'node:crypto';
 import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {Worker} from 'node:worker_threads';
-import {createWorkspace} from '../../src/admin/workspaces.ts';
+import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
 import {compiled, makeShop, type Shop, withStore} from '../../src/cli/bench/throw-away.ts';
 import {systemClock} from '../../src/kit/clock.ts';

@@ -2,7 +2,7 @@ import test from 'ava';
 import {auditTask} from '../../src/daemon/sweep.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {beginAct, findAudit, listAudit, recordAct} from '../../src/store/audit.ts';
+import {beginAct, findAudit, listAudit, recordAct} from '../../src/resources/audit/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {testTools} from '../helpers/tools.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findIds} from '../../src/store/workspaces.ts';
+import {findIds} from '../../src/resources/workspaces/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

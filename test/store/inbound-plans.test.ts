@@ -1,8 +1,8 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {precedence} from '../../src/mail/report.ts';
-import {listUnread, markRead} from '../../src/store/inbound-mails.ts';
-import {trimKept} from '../../src/store/kept-mails.ts';
+import {listUnread, markRead} from '../../src/resources/received/inbound-store.ts';
+import {trimKept} from '../../src/resources/received/kept-store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring} from '../helpers/plans.ts';
 

@@ -12,7 +12,7 @@ import {
 } from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {readDue, readWaitingQueues} from '../../src/store/queue/open-recipients.ts';
-import {readAddressees, teachContacts} from '../../src/store/topics.ts';
+import {readAddressees, teachContacts} from '../../src/resources/topics/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -12,7 +12,7 @@ import {
 	openReceivedBytes,
 	purgeReceived,
 	readReceivedBytes,
-} from '../../src/store/received.ts';
+} from '../../src/resources/received/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {insertSuppressions, type NewSuppression} from '../../src/store/suppressions.ts';
-import {countOptOuts, purgeOptOuts} from '../../src/store/topics.ts';
+import {insertSuppressions, type NewSuppression} from '../../src/resources/suppressions/store.ts';
+import {countOptOuts, purgeOptOuts} from '../../src/resources/topics/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 

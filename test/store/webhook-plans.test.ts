@@ -9,8 +9,8 @@ import {
 	readDueEndpoints,
 	readEndpointWork,
 	writeDeliveryEnds,
-} from '../../src/store/webhook-queue.ts';
-import {findDelivery, findNewest, listDeliveries, replayDeliveries, replayDelivery} from '../../src/store/webhooks.ts';
+} from '../../src/resources/webhooks/queue-store.ts';
+import {findDelivery, findNewest, listDeliveries, replayDeliveries, replayDelivery} from '../../src/resources/webhooks/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

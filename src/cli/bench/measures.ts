@@ -7,7 +7,7 @@ import type {ActTools} from '../../mail/operator.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
 import {type Daemon, makeShop, type Settings, type Shop, startDaemon, type Usage, type Workload} from './throw-away.ts';
 
-// src/bench measures the program: it creates a temporary store (throw-away.ts), starts a daemon in its own process,
+// src/cli/bench measures the program: it creates a temporary store (throw-away.ts), starts a daemon in its own process,
 // sends to it from another process (load.ts) and receives the messages in an SMTP sink (sink-thread.ts).
 // `mailctl bench` runs these measurements; `npm run bench` builds more on top of them. They use the public API and
 // settings only, and never touch the store of a running service.

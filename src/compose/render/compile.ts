@@ -39,7 +39,7 @@ const maxViolations = 20;
  * Compiles a variant when its version is saved: MJML to HTML and HTML to text, with all Liquid validated. Errors of the
  * author become violations. Hostile input can take seconds, so callers that must stay responsive use `compileInWorker`.
  *
- * `src/render` turns templates into subjects, HTML and text. It compiles a version once and renders it for each
+ * `src/compose/render` turns templates into subjects, HTML and text. It compiles a version once and renders it for each
  * message, with limits on time and memory. It relies on liquidjs, MJML and html-to-text. It never reads files or other
  * templates on behalf of a template, and never outputs data into HTML unescaped unless the template asks for it.
  */

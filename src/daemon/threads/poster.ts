@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createSharedClock} from '../../kit/clock.ts';
 import {answerCalls} from '../../kit/thread-calls.ts';
-import type {PosterMethods} from '../../webhook/post.ts';
+import type {PosterMethods} from '../../resources/webhooks/post.ts';
 import {createPosting, type Posting} from './posting.ts';
 
 /** The data with which the thread is started: the posting options, and the daemon's clock. */

@@ -1,9 +1,9 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../../net/resolver.ts';
 import type {Clock} from '../../kit/clock.ts';
-import {AddressGuard, type GuardOptions} from '../../webhook/address-guard.ts';
-import {Connections} from '../../webhook/connections.ts';
-import {Poster} from '../../webhook/post.ts';
+import {AddressGuard, type GuardOptions} from '../../resources/webhooks/address-guard.ts';
+import {Connections} from '../../resources/webhooks/connections.ts';
+import {Poster} from '../../resources/webhooks/post.ts';
 
 /** The options for posting to endpoints, in a form that can be copied to another thread. */
 export type Posting = GuardOptions & {

@@ -7,13 +7,13 @@ import {createEngagementWrite} from '../../outcome/engagement.ts';
 import type {EventWriter} from '../../outcome/outbox.ts';
 import {createRecordWrite} from '../../outcome/record.ts';
 import {createUnsubscribeWrite} from '../../outcome/unsubscribe.ts';
-import {keyUseWrite} from '../../store/api-keys.ts';
+import {keyUseWrite} from '../../resources/keys/store.ts';
 import {answerWrites} from '../../store/engine/writer-thread.ts';
 import {createClaimWrite} from '../../store/queue/claims.ts';
 import {createQueueWaitWrite} from '../../store/queue/open-recipients.ts';
 import {siteWrite} from '../../store/queue/sites.ts';
 import {openWriter} from '../../store/store.ts';
-import {createTurnWrite} from '../../webhook/turn.ts';
+import {createTurnWrite} from '../../resources/webhooks/turn.ts';
 
 /** The data with which the writer thread is started. */
 export type WriterData = {

@@ -25,7 +25,7 @@ import {
 } from '../../mail/source.ts';
 import {suppresses} from '../../mail/suppression.ts';
 import {decodeWords} from '../../mail/decode.ts';
-import {readAddressees} from '../../store/topics.ts';
+import {readAddressees} from '../../resources/topics/store.ts';
 
 /** A reply to a client: a code, and a text that begins with the enhanced code. */
 type Reply = {readonly code: number; readonly text: string};

@@ -14,7 +14,7 @@ import {openData} from './open.ts';
 import {openRegular, RefusedFileError} from '../../kit/regular-file.ts';
 import {storeTime} from '../../kit/time.ts';
 import type {Acting} from '../../mail/operator.ts';
-import {recordAct} from '../audit.ts';
+import {recordAct} from '../../resources/audit/store.ts';
 import {recipientClaims, releaseOthers} from '../held-claims.ts';
 import {holdAll} from '../queue/open-recipients.ts';
 import {type QueueSize, readQueueSize} from '../queue/queue-summary.ts';
@@ -33,7 +33,7 @@ export type BackupInput = {
 
 /**
  * Creates a backup and returns its manifest and size. This folder packs the store and its keys into a tar with
- * checksums, verifies it, and restores it. It relies on src/data-folder for locks and for replacing the store
+ * checksums, verifies it, and restores it. It relies on src/store/data-folder for locks and for replacing the store
  * atomically. It never deletes a backup, and never copies a database: `gather` does.
  *
  * Throws the system's errors for files.

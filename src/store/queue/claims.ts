@@ -8,7 +8,7 @@ import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type Dialect, queryRows, textInTurn, wideRows} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
-import {noTopic} from '../topics.ts';
+import {noTopic} from '../../resources/topics/store.ts';
 import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {readCheckpoint, saveCheckpoint} from '../../../src/store/mailbox-checkpoints.ts';
+import {readCheckpoint, saveCheckpoint} from '../../../src/resources/received/mailbox-store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 
 storeTest(test, 'each mailbox has its own checkpoint, the last one saved', async (t, {reader, writer}) => {

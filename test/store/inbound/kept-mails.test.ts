@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findKept, listKept} from '../../../src/store/kept-mails.ts';
+import {findKept, listKept} from '../../../src/resources/received/kept-store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 
 const raw = (subject: string) => Buffer.from(`Subject: ${subject}\r\n\r\n\0\xff${'x'.repeat(20_000)}`, 'latin1');

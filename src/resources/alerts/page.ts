@@ -1,0 +1,164 @@
+import {type Html, html} from '../../hosted/html.ts';
+import {type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
+import {
+	addAlert,
+	checkTarget,
+	muteAlert,
+	type NewAlert,
+	removeAlert,
+	type ShownAlert,
+	testAlert,
+	withStatuses,
+} from './rules.ts';
+import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
+import {
+	act,
+	badge,
+	checkbox,
+	code,
+	copyable,
+	facts,
+	hidden,
+	input,
+	nothing,
+	opened,
+	section,
+	select,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
+import {operationForms, wrong} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+
+const path = '/alerts';
+
+/** What is wrong now, and who is to know of it. */
+export function alertPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {workspace, everywhere, form, now} = visit;
+		const mayAct = visit.may('admin');
+		const isShown = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
+			id === workspace.id || (id === null && everywhere);
+		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isShown));
+		const wrongNow = (await listConditions(reader)).filter(
+			one => isShown(one) && one.announced_at !== null && one.ended_at === null,
+		);
+		return {
+			kind: 'page',
+			problem,
+			place: 'alerts',
+			title: 'Alerts',
+			actions: mayAct ? opened('New alert', addForm(form)) : nothing,
+			content: html`${section('Wrong now', wrongTable(wrongNow, now))}${section('Who hears of it', alertTable(rows, mayAct, now))}`,
+		};
+	}
+
+	/** The only page that has the secret. */
+	function shown({row, secret}: NewAlert): Answer | string {
+		if (secret === null) {
+			return row.status === 'unconfirmed'
+				? `Alert added. ${row.target} gets a message with a link to confirm first.`
+				: `The alert to ${row.target} is there. Test it now.`;
+		}
+		const content = html`<p class="notice warn" role="status">Keep the secret now: it is shown only this time.</p>
+<div class="card">${facts([
+			['Posts to', code(row.target)],
+			['Secret', copyable(secret, 'the secret')],
+		])}</div>
+<p class="more"><a href="${path}">To the alerts</a></p>`;
+		return {kind: 'page', place: 'alerts', title: 'Your new alert', content};
+	}
+
+	async function test(alert: Alert): Promise<Answer> {
+		const error = await parts.testAlert(alert);
+		if (error !== null) {
+			wrong(`The test did not go out: ${error}`);
+		}
+		return go(path, `A test went to ${alert.target}.`);
+	}
+
+	const form = operationForms(parts, {path, show: list});
+	const read = ({form: sent}: Visit) => ({
+		way: (sent.get('way') ?? '') as AlertWay,
+		target: sent.get('target')?.trim() ?? '',
+		...(sent.has('on') && {on: alertKindNames.filter(kind => sent.getAll('on').includes(kind))}),
+	});
+
+	return [
+		page(path, list),
+		form(addAlert, path, shown, {
+			before: async visit => checkTarget(url => parts.webhooks.guard.urlProblem(url), read(visit)),
+			read,
+		}),
+		form(muteAlert, `${path}/:id/mute`, ({target, muted_until: until}) =>
+			until === null
+				? `${target} gets messages again.`
+				: `${target} hears nothing until ${until.slice(0, 16)} UTC.`,
+		),
+		form(removeAlert, `${path}/:id/remove`, ({target}) => `${target} hears nothing more.`),
+		form(testAlert, `${path}/:id/test`, test),
+	];
+}
+
+const wrongTable = (rows: readonly KnownCondition[], now: number): Html =>
+	table({
+		label: 'Wrong now',
+		columns: [
+			{
+				title: 'What',
+				cell: ({kind, detail, fix}) =>
+					html`${badge(alertKinds[kind].title, 'bad')}<br>${detail}<br><span class="soft">${fix}</span>`,
+			},
+			{title: 'Since', cell: ({began_at: at}) => time(at, now), right: true},
+		],
+		rows,
+		empty: html`<p>Nothing is wrong.</p>`,
+	});
+
+const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): Html =>
+	table({
+		label: 'Alerts',
+		columns: [
+			{
+				title: 'To',
+				cell: one =>
+					html`${badge(one.way, 'idle')} ${code(one.target)}${isMuted(one, now) ? html` ${badge('muted', 'busy')}` : nothing}${one.status === 'active' ? nothing : html` ${badge(one.status, 'busy')}`}<br><span class="soft">${aboutOf(one)}</span>${one.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${one.error}`}`,
+			},
+			{
+				title: 'Last message',
+				wide: true,
+				cell: ({sent_at: at}) => (at === null ? html`<span class="soft">none yet</span>` : time(at, now)),
+			},
+			...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
+		],
+		rows,
+		empty: html`<p>No alerts yet.</p><p>Give an address: you get one message when something goes wrong, and one when it is right again.</p>`,
+	});
+
+const isMuted = ({muted_until: until}: Alert, now: number) => until !== null && Date.parse(until) > now;
+
+const aboutOf = ({kinds, workspace_id: id}: Alert): string =>
+	`${kinds === null ? 'everything' : kinds.map(kind => alertKinds[kind].title).join(', ')}${id === null ? ' of the installation' : ''}`;
+
+function rowActs({id, workspace_id: workspaceId}: Alert): Html {
+	return workspaceId === null
+		? html`<span class="soft">mailctl alert</span>`
+		: opened(
+				'Change',
+				html`${act({to: `${path}/${id}/test`, label: 'Send a test', look: 'quiet'})}${act({to: `${path}/${id}/mute`, label: 'Mute for 2 hours', look: 'quiet', fields: hidden('for', '2h')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
+			);
+}
+
+function addForm(form: URLSearchParams): Html {
+	const choices = alertWays.map(value => ({value, label: value}));
+	const boxes = alertKindNames
+		.filter(kind => alertKinds[kind].isPerWorkspace)
+		.map(kind => checkbox('on', kind, alertKinds[kind].title, form.getAll('on').includes(kind)));
+	const fields = html`${select({name: 'way', label: 'By', value: form.get('way') ?? 'mail'}, choices)}
+${input({name: 'target', label: 'Address or URL', value: form.get('target') ?? '', required: true})}
+<details><summary>About what (nothing chosen: everything)</summary><fieldset><legend class="soft">Kinds</legend>${boxes}</fieldset></details>`;
+	return html`<div class="stack">${act({to: path, label: 'Add the alert', fields})}</div>`;
+}

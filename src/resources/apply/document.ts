@@ -1,0 +1,184 @@
+import type {Static, TSchema} from 'typebox';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {scopes} from '../../mail/api-key.ts';
+import {widestAttachments} from '../../mail/attachment-limits.ts';
+import {priorities, webhookEventTypes} from '../../mail/message.ts';
+import {Type} from '../../mail/type.ts';
+import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+
+/** The only version so far. */
+export const documentVersion = 1;
+
+const maxItemCount = 10_000;
+const maxTextLength = 2000;
+
+const optional = <Schema extends TSchema>(value: Schema) => Type.Optional(Type.Union([value, Type.Null()]));
+const flag = Type.Optional(Type.Boolean());
+const text = Type.String({maxLength: maxTextLength});
+const label = Type.String({format: 'label'});
+const mode = Type.Optional(Type.Enum(['live', 'test']));
+const strict = {additionalProperties: false};
+
+const branding = Type.Object(
+	{
+		name: optional(label),
+		logo_url: optional(text),
+		accent: optional(text),
+		support_email: optional(Type.String({format: 'email'})),
+	},
+	strict,
+);
+
+const settings = Type.Object(
+	{
+		locale: optional(Type.String({format: 'locale'})),
+		timezone: optional(Type.String({format: 'timezone'})),
+		monthly_quota: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
+		/** Seconds. */
+		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
+		source_pool: optional(text),
+		/** An export masks its passwords as `***`. */
+		route: optional(text),
+		default_topic: optional(Type.String({format: 'topic-code'})),
+		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
+		content_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
+		max_attachments: optional(Type.Integer({minimum: 0, maximum: widestAttachments.max})),
+		max_attachment_bytes: optional(Type.Integer({minimum: 1, maximum: widestAttachments.bytes})),
+		track_opens: flag,
+		track_clicks: flag,
+		branding: Type.Optional(branding),
+	},
+	strict,
+);
+
+const domain = Type.Object({name: text, return_path_domain: optional(text), link_host: optional(text)}, strict);
+const sender = Type.Object(
+	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
+	strict,
+);
+const topic = Type.Object(
+	{
+		code: Type.String({format: 'topic-code'}),
+		name: label,
+		public: flag,
+		required: flag,
+		description: optional(Type.String({format: 'description'})),
+		priority: optional(Type.Enum([...priorities])),
+	},
+	strict,
+);
+const webhook = Type.Object(
+	{
+		url: text,
+		mode,
+		events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
+		active: flag,
+		format: Type.Optional(Type.Enum([...webhookFormats])),
+		retry: Type.Optional(Type.Enum([...webhookRetries])),
+	},
+	strict,
+);
+const key = Type.Object(
+	{
+		name: label,
+		mode,
+		scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
+		rate_limit: optional(text),
+		expires_at: optional(Type.String({format: 'time'})),
+	},
+	strict,
+);
+
+const workspace = Type.Object(
+	{
+		name: label,
+		settings: Type.Optional(settings),
+		domains: Type.Optional(Type.Array(domain, {maxItems: maxItemCount})),
+		senders: Type.Optional(Type.Array(sender, {maxItems: maxItemCount})),
+		topics: Type.Optional(Type.Array(topic, {maxItems: maxItemCount})),
+		webhooks: Type.Optional(Type.Array(webhook, {maxItems: maxEndpoints})),
+		keys: Type.Optional(Type.Array(key, {maxItems: maxItemCount})),
+	},
+	strict,
+);
+
+/** What `mailctl export` writes and `mailctl apply` reads (docs/guide/declared.md). Absent sections stay unchanged. */
+export const documentSchema = Type.Object(
+	{version: Type.Integer(), workspaces: Type.Array(workspace, {maxItems: maxItemCount})},
+	strict,
+);
+
+/** The type of a schema with all fields required except those in `Absent`. */
+type Complete<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
+	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
+>;
+
+export type Settings = Complete<typeof settings>;
+
+/** An existing object of each kind. */
+export type Items = {
+	readonly domain: Complete<typeof domain, 'link_host'>;
+	/** `verified` means that an operator verified the sender, regardless of DNS. */
+	readonly sender: Complete<typeof sender>;
+	/** Absent fields are `false` or `null`. */
+	readonly topic: Complete<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
+	/** Absent fields are `default`. */
+	readonly webhook: Complete<typeof webhook, 'format' | 'retry'>;
+	/** `expires_at` is in the store's format. */
+	readonly key: Complete<typeof key>;
+};
+export type Kind = keyof Items;
+
+/** The section of each kind, in the order in which objects are created. */
+export const sections = {
+	domain: 'domains',
+	sender: 'senders',
+	topic: 'topics',
+	webhook: 'webhooks',
+	key: 'keys',
+} as const satisfies Record<Kind, string>;
+export const kinds = Object.keys(sections) as readonly Kind[];
+
+type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
+
+/** An object as a file declares it. Absent fields remain unchanged. */
+export type DeclaredItems = {
+	readonly domain: With<Items['domain'], 'name'>;
+	readonly sender: With<Items['sender'], 'address'>;
+	readonly topic: Items['topic'];
+	readonly webhook: With<Items['webhook'], 'url' | 'mode' | 'events'>;
+	readonly key: With<Items['key'], 'name' | 'mode'>;
+};
+
+type Sections<Each extends Record<Kind, unknown>> = {
+	readonly [K in Kind as (typeof sections)[K]]: ReadonlyArray<Each[K]>;
+};
+
+/** An existing workspace, and one as a file declares it. Absent sections remain unchanged. */
+export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
+export type DeclaredWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
+	Sections<DeclaredItems>
+>;
+
+/** Returns the identifying name of an object within its kind and workspace, for people. */
+export function nameOf(item: DeclaredItems[Kind]): string {
+	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
+	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;
+}
+
+/** Returns the identifying name for comparisons, in which addresses are normalized. */
+export function identityOf(kind: Kind, item: DeclaredItems[Kind]): string {
+	const name = nameOf(item);
+	return kind === 'sender' ? (toAddress(name)?.key ?? name) : name;
+}
+
+/** Returns the domain of a sender's address, as in `domains`. */
+export function domainOf(address: string): string {
+	return toAddress(address)?.domain ?? '';
+}
+
+/** Returns `undefined` for an invalid address, which the schema rejects. */
+export function toAddress(text: string): Address | undefined {
+	const parsed = parseAddress(text, {allowsUtf8Local: false});
+	return parsed.ok ? parsed.address : undefined;
+}

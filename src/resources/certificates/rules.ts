@@ -1,0 +1,29 @@
+import {storeTime} from '../../kit/time.ts';
+import {Type} from '../../mail/type.ts';
+import {makeDue} from './store.ts';
+import {notFound, type OperationContext, operation, Refused} from '../operation.ts';
+
+/** Marks certificates as due, so that the daemon orders them immediately. Returns their names. */
+export const renewCertificates = operation({
+	name: 'certificate renew',
+	role: 'admin',
+	everywhere: true,
+	without: {
+		api: 'certificates renew automatically; only a failed renewal needs an operator',
+		dashboard: 'certificates renew automatically; only a failed renewal needs an operator',
+		apply: 'a file describes state, not actions',
+	},
+	input: Type.Object({
+		name: Type.Optional(Type.String({description: 'The host name of the certificate. Default: all.'})),
+	}),
+	async run({trx, tools}: OperationContext<string | null>, {name = null}): Promise<readonly string[]> {
+		const names = await makeDue(trx, name, storeTime(tools.clock.now()));
+		if (names.length > 0) {
+			return names;
+		}
+		const texts = {wrong: 'there are no certificates', next: 'set MAILCTL_ACME=true and start the daemon'};
+		throw name === null ? new Refused('not_found', texts) : notFound('certificate', `for ${name} that is in use`);
+	},
+	audit: 'certificate.renewal_requested',
+	entry: (names, {name = null}) => ({target: name, detail: {names: names.length}}),
+});

@@ -1,0 +1,172 @@
+import {changeContact} from './find-contact.ts';
+import {canonicalLocale, formats, readAddress} from '../formats.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {storeTime} from '../../kit/time.ts';
+import {isId} from '../../mail/ids.ts';
+import {linkPreferences} from './rules.ts';
+import {notFound} from '../operation.ts';
+import {readLines, scanMessages} from '../../store/message-scan.ts';
+import {findSuppression} from '../suppressions/store.ts';
+import {type Contact, findContact, listContacts} from '../topics/store.ts';
+import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
+import {act, badge, copyable, facts, input, name, section, table, time, toHref} from '../../dashboard/markup.ts';
+import {messageTable} from '../messages/page.ts';
+import {checkTyped, operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+
+const path = '/contacts';
+const perPage = 50;
+const maxMessages = 10;
+
+/** The people that a workspace has mailed. */
+export function contactPages(parts: DashboardParts): readonly Route[] {
+	const {reader, change, erase, preferencesLink} = parts;
+
+	/** The one that a path names. */
+	async function chosen({params: {id = ''}, workspace, now}: Visit): Promise<Contact> {
+		const contact = isId('con', id) ? await findContact(reader, workspace.id, id, storeTime(now)) : undefined;
+		return contact ?? notFound('contact', id);
+	}
+
+	async function list({query, workspace, now}: Visit): Promise<Answer> {
+		const asked = query.get('q')?.trim() ?? '';
+		const address = asked === '' ? null : readAddress(asked);
+		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1, now: storeTime(now)};
+		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
+		const {rows, last} = toPage(all, perPage);
+		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({
+			label: 'Contacts',
+			link: row => `${path}/${row.id}`,
+			columns: [
+				{title: 'Address', cell: row => name(row.address), cut: true},
+				{title: 'Mail', cell: status},
+				{title: 'Language', cell: row => row.locale ?? '–', wide: true},
+				{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
+				{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
+			],
+			rows,
+			empty:
+				asked === ''
+					? html`<p>No contacts yet.</p><p>The first mail to an address makes one.</p>`
+					: html`<p>${address === null ? 'Type a whole address: user@example.com.' : 'Nobody of this address was mailed.'}</p><p><a href="${path}">Show all</a></p>`,
+		})}${pager(path, query, last?.id ?? null)}`;
+		return {kind: 'page', place: 'contacts', title: 'Contacts', content};
+	}
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const contact = await chosen(visit);
+		const {workspace, now, form} = visit;
+		const filter = {workspaceId: workspace.id, toKey: contact.addressKey};
+		const {ids} = await scanMessages(reader, filter, {after: null, limit: maxMessages});
+		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
+		const known = facts([
+			['Address', name(contact.address)],
+			['Mail', status(contact)],
+			[
+				'Suppressed',
+				entry
+					? html`<a href="${toHref('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
+					: 'no',
+			],
+			['Opted out of', left(contact).join(', ') || 'nothing'],
+			['Paused', contact.pausedUntil && html`ends ${time(contact.pausedUntil, now)}`],
+			['Language', contact.locale ?? 'not known'],
+			['Time zone', contact.timezone ?? 'not known'],
+			['First mailed', time(contact.createdAt, now)],
+			['Changed', time(contact.updatedAt, now)],
+		]);
+		const messages = table({
+			...messageTable(now),
+			rows: await readLines(reader, ids),
+			empty: html`<p>None are kept.</p>`,
+		});
+		const all = html`<a href="${toHref('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
+		const content = html`<div class="card">${known}</div>${section('Newest messages', messages, all)}${
+			visit.may('operator')
+				? html`${section('Preferences', preferences(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', erasing(contact))}`
+				: null
+		}`;
+		return {
+			kind: 'page',
+			problem,
+			place: 'contacts',
+			title: contact.address,
+			content,
+		};
+	}
+
+	async function update(visit: Visit): Promise<Answer> {
+		const contact = await chosen(visit);
+		const [locale = '', timezone = ''] = ['locale', 'timezone'].map(field => visit.form.get(field)?.trim() ?? '');
+		for (const [label, fault] of [
+			['language', formats['locale-or-empty'](locale)],
+			['time zone', formats['timezone-or-empty'](timezone)],
+		]) {
+			if (fault !== null) {
+				wrong(`The ${label} ${fault}.`);
+			}
+		}
+		const of = {workspaceId: visit.workspace.id, id: contact.id};
+		const changes = {
+			locale: locale === '' ? null : canonicalLocale(locale),
+			timezone: timezone === '' ? null : timezone,
+		};
+		await change(trx => changeContact(trx, visit.tools, of, changes));
+		return go(`${path}/${contact.id}`, 'Later mail follows this, unless a send says otherwise.');
+	}
+
+	async function eraseContact(visit: Visit): Promise<Answer> {
+		const contact = await chosen(visit);
+		checkTyped(visit, contact.address, `Nothing was erased: type ${contact.address} to erase it.`);
+		const person = {workspaceId: visit.workspace.id, addressKey: contact.addressKey};
+		const {messages, recipients} = await erase(person, visit.tools.operator);
+		return go(
+			path,
+			`Erased the contact, the content of ${messages} messages to it, and the address in ${recipients} of others.`,
+		);
+	}
+
+	const form = pageForms(show);
+	const operation = operationForms(parts, {path, show});
+	return [
+		page(path, list),
+		page(`${path}/:id`, show),
+		form(`${path}/:id`, 'operator', update),
+		operation(linkPreferences, `${path}/:id/link`, async person => {
+			const {url} = await preferencesLink(person);
+			const content = html`<div class="card"><p>Give it to this person only: who has it chooses for them.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
+			return {kind: 'page', place: 'contacts', title: 'Link to the preference page', content};
+		}),
+		form(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
+	];
+}
+
+const left = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])];
+
+function status(contact: Contact): Html {
+	const codes = left(contact);
+	return contact.suppressed
+		? badge('suppressed', 'bad')
+		: contact.pausedUntil || codes.length > 0
+			? badge(contact.pausedUntil ? 'paused' : `not ${codes.join(', ')}`, 'warn')
+			: badge('subscribed', 'good');
+}
+
+function preferences({id, locale, timezone}: Contact, form: URLSearchParams): Html {
+	const fields = html`${input({name: 'locale', label: 'Language', value: form.get('locale') ?? locale ?? '', placeholder: 'de-AT'})}${input(
+		{
+			name: 'timezone',
+			label: 'Time zone',
+			value: form.get('timezone') ?? timezone ?? '',
+			placeholder: 'Europe/Vienna',
+		},
+	)}`;
+	return html`<div class="card">${act({to: `${path}/${id}`, label: 'Save', fields})}</div>`;
+}
+
+function erasing({id, address}: Contact): Html {
+	return html`<div class="card"><p>Removes the contact, the content of all mail to it, and the address wherever it appears. Suppressions and opt-outs stay, so that they get no mail again.</p>${act(
+		{to: `${path}/${id}/erase`, label: 'Erase', look: 'danger', typed: address},
+	)}</div>`;
+}

@@ -1,0 +1,345 @@
+import type {Knex} from 'knex';
+import {domainRecordsView, domainView, storedTime} from '../../api/views.ts';
+import {generateSigningKeys} from '../../compose/dkim.ts';
+import {openRecordSources} from '../../net/resolver.ts';
+import {isUnsigned, type OpenSources} from './check-records.ts';
+import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
+import {
+	type DomainRecord,
+	ownHosts,
+	readDomainRecords,
+	returnPathHost,
+	type SendingNames,
+	sendingNames,
+	zoneFile,
+} from './domain-records.ts';
+import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
+import {changeLinkHost} from './link-host.ts';
+import {cancelRotation, rotateKeys} from './signing-keys.ts';
+import {checkDomain, type DomainCheck, type DomainQuery, queryDomainRecords} from './verify-domain.ts';
+import {storeTime} from '../../kit/time.ts';
+import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from './store.ts';
+import {CliError} from '../../cli/fault.ts';
+import {count, none, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './record-lines-cli.ts';
+import type {Session} from '../../cli/session.ts';
+import {fields, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+
+export function domainCommands(domain: CliCommand): void {
+	domain
+		.verb('add <domain>', 'Add a domain and create its DKIM keys')
+		.sample('mailctl domain add shop.example')
+		.option('--return-path-domain <host>', 'where its bounces go, a subdomain of the domain (bounce.<domain>)')
+		.option('--links <host>', 'host of the links in its messages, such as links.<domain>', parseDomain)
+		.does(add);
+
+	domain
+		.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
+		.sample('mailctl domain update shop.example --links links.shop.example')
+		.requiredOption('--links <host>', 'used once DNS points it to this machine', unless(parseDomain))
+		.does(update);
+
+	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
+
+	domain
+		.verb('show <domain>', 'Show the DNS records to publish and what DNS returns now')
+		.sample('mailctl domain show shop.example --zone')
+		.option('--zone', 'print lines of a zone file, without querying DNS')
+		.does(show);
+
+	domain
+		.verb('dmarc <domain>', 'Show who sends with a domain according to DMARC reports, and the next policy')
+		.sample('mailctl domain dmarc shop.example --days 30')
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.default)
+		.does(dmarc);
+
+	domain
+		.verb(
+			'verify <domain>',
+			'Check the DNS records now; exit 69 unless the domain is verified, 65 if no DKIM record is correct',
+		)
+		.sample('mailctl domain verify shop.example')
+		.option('--ownership-only', 'exit 0 if a domain is verified without DKIM, so that its messages are unsigned')
+		.does(verify);
+
+	domain
+		.verb('rotate-key <domain>', 'Create new DKIM keys; they are used once DNS has them')
+		.sample('mailctl domain rotate-key shop.example')
+		.option('--selector <name>', 'selector of the RSA key; the Ed25519 key gets the suffix -ed25519', parseSelector)
+		.option('--cancel', 'cancel a rotation that is waiting for DNS')
+		.does(rotateKey);
+
+	domain
+		.verb('remove <domain>', 'Remove a domain and its keys')
+		.sample('mailctl domain remove shop.example --yes')
+		.yesOption()
+		.does(remove);
+}
+
+async function add(
+	session: Session,
+	options: {returnPathDomain?: string; links?: string},
+	text: string,
+): Promise<void> {
+	const name = parseDomain(text);
+	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
+	const problem = returnPathProblem(name, returnPathDomain);
+	if (problem !== null) {
+		throw new CliError(
+			'usage',
+			`the return path is ${returnPathHost({name, return_path_domain: returnPathDomain})}`,
+			`it ${problem}`,
+		);
+	}
+	const {id: workspaceId} = await session.workspace();
+	const keys = await generateSigningKeys();
+	const vault = await session.vault();
+	const links = options.links === undefined ? null : {host: options.links, ownHosts: ownHosts(session.settings())};
+	const added = await session.write(trx =>
+		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, links, keys}),
+	);
+	if (!added) {
+		throw new CliError('data', `the domain ${name} already exists`, `see mailctl domain show ${name}`);
+	}
+	await showUnasked(session, added.domain, added.keys);
+}
+
+async function update(session: Session, {links}: {links: string | typeof none}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const host = links === none ? null : links;
+	const own = ownHosts(session.settings());
+	const changed = await session.write(trx => changeLinkHost(trx, session.tools, row, host, own));
+	await showUnasked(session, changed, await listDkimKeys(await session.reader(), row.id), ['links']);
+}
+
+const domains: Noun<Domain> = {
+	none: 'no domains; add one with mailctl domain add',
+	json: row => domainView(row, storedTime),
+	fields: [
+		{title: 'ID', cell: row => row.id, id: true},
+		{title: 'DOMAIN', cell: row => row.name, cut: true},
+		{title: 'STATE', cell: row => row.state},
+		{title: 'CHECKED (UTC)', cell: row => shortTime(row.checked_at)},
+	],
+};
+
+async function list(session: Session): Promise<void> {
+	const {reader, workspaceId} = await session.inWorkspace();
+	session.list(domains, await listDomains(reader, workspaceId));
+}
+
+async function show(session: Session, {zone}: {zone?: boolean}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const reader = await session.reader();
+	if (zone) {
+		const keys = await listDkimKeys(reader, row.id);
+		const records = await readRecords(session, row, keys);
+		const lines = zoneFile(row.name, records, storeTime(session.tools.clock.now()));
+		session.show({name: row.name, zone: lines.map(line => `${line}\n`).join('')}, () => lines);
+		return;
+	}
+	await showChecked(session, await lookAt(session, row));
+}
+
+async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolean}, text: string): Promise<void> {
+	const checked = await check(session, text);
+	await showChecked(session, checked, wrongLines);
+	const {state, name} = checked.domain;
+	if (state !== 'verified') {
+		const proofs = checked.records.filter(
+			({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'),
+		);
+		const wrong = `${name} is ${state}, not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const isSilent = proofs.every(each => each.state === 'unknown');
+		const fix = isSilent ? 'check that DNS responds (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
+		throw new CliError('unavailable', wrong, fix);
+	}
+	const keys = checked.records.filter(({purpose, key}) => purpose === 'dkim' && key?.state === 'active');
+	if (!ownershipOnly && isUnsigned(checked.records)) {
+		const wrong = `${name} is verified, not signed: ${keys.map(each => `${each.name} is ${each.state}`).join(', ')}`;
+		const isSilent = keys.every(each => each.state === 'unknown');
+		throw isSilent
+			? new CliError('unavailable', wrong, 'check that DNS responds (MAILCTL_DNS_SERVERS)')
+			: new CliError('data', wrong, 'publish one of them and verify again, or use --ownership-only');
+	}
+}
+
+async function rotateKey(
+	session: Session,
+	{selector, cancel}: {selector?: string; cancel?: boolean},
+	text: string,
+): Promise<void> {
+	const row = await findNamed(session, text);
+	if (cancel) {
+		const cancelled = await session.write(trx => cancelRotation(trx, session.tools, row));
+		if (cancelled.length === 0) {
+			throw new CliError(
+				'data',
+				`no new keys of ${row.name} are waiting for DNS`,
+				`see mailctl domain show ${row.name}`,
+			);
+		}
+		session.show({name: row.name, cancelled}, () => [`discarded the keys ${cancelled.join(', ')} of ${row.name}`]);
+		return;
+	}
+	const keys = await generateSigningKeys();
+	const vault = await session.vault();
+	const input = {domain: row, keys, selector: selector ?? null};
+	const rotation = await session.write(trx => rotateKeys(trx, session.tools, vault, input));
+	switch (rotation.kind) {
+		case 'under_way':
+			throw new CliError(
+				'data',
+				`new keys of ${row.name} are already waiting for DNS (${rotation.selectors.join(', ')})`,
+				'publish them, or discard them with --cancel',
+			);
+		case 'selector_taken':
+			throw new CliError(
+				'data',
+				`${row.name} already has a key ${rotation.selector}`,
+				'choose another --selector',
+			);
+		case 'begun':
+			await showUnasked(session, row, rotation.keys, ['dkim']);
+	}
+}
+
+async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	refuseWithSenders(row, await listDomainSenders(await session.reader(), row.id));
+	await session.confirm(`Remove the domain ${row.name} with its keys? Messages in transit may fail DKIM.`, yes);
+	refuseWithSenders(row, await session.write(trx => removeDomain(trx, session.tools, row)));
+	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
+}
+
+const maxNamed = 5;
+
+function refuseWithSenders({name}: Domain, senders: readonly string[] = []): void {
+	if (senders.length > 0) {
+		const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
+		const wrong = `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${named})`;
+		throw new CliError('data', wrong, 'remove unused senders with mailctl sender remove ADDRESS');
+	}
+}
+
+async function findNamed(session: Session, text: string): Promise<Domain> {
+	const name = parseDomain(text);
+	const {id} = await session.workspace();
+	const row = await findDomain(await session.reader(), id, name);
+	if (!row) {
+		throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
+	}
+	return row;
+}
+
+async function readRecords(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<DomainRecord[]> {
+	const names = sendingNames(session.settings());
+	return await readDomainRecords(await session.reader(), names, row, keys, session.tools.clock.now());
+}
+
+async function lookAt(session: Session, row: Domain): Promise<DomainQuery> {
+	return await asking(session, (reader, names, open, now) => queryDomainRecords(reader, row, names, open, now));
+}
+
+export async function asking<Sight>(
+	session: Session,
+	runCheck: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Sight>,
+): Promise<Sight> {
+	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
+	const {clock} = session.tools;
+	session.terminal.status('querying DNS …');
+	try {
+		const open = () => openRecordSources({servers, allowPrivate, clock});
+		return await runCheck(await session.reader(), sendingNames(session.settings()), open, clock.now());
+	} finally {
+		session.terminal.status(null);
+	}
+}
+
+const shownSources = 20;
+
+async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const {clock} = session.tools;
+	const sight = await asking(session, (reader, names, openSources) =>
+		createDmarcReview({reader, names, openSources, clock})(row, days),
+	);
+	session.show(dmarcView(sight), () => dmarcLines(session, row, sight));
+}
+
+function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight): string[] {
+	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = sight;
+	const {policy, next, name, record, why} = advice;
+	const [ours, others] = [grouped(advice.cost.ours), grouped(advice.cost.others)];
+	const stopped = `would have stopped ${ours} of your messages, ${others} others in ${advice.days} days`;
+	const rows = sources.slice(0, shownSources);
+	const more = ips - rows.length;
+	return [
+		...fields(
+			[
+				['domain', row.name],
+				[
+					'reports',
+					reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, from ${reporters.join(', ')}`,
+				],
+				[
+					'not signed',
+					unsigned > 0 ? `reports of ${grouped(unsigned)} messages, which the advice ignores` : undefined,
+				],
+				['policy', policy],
+				['stricter policy', reports > 0 ? stopped : undefined],
+				['TLS to us', tlsWords(tls) ?? undefined],
+			],
+			width,
+		),
+		...(rows.length === 0 ? [] : ['', ...table(dmarcColumns, rows, width)]),
+		...(more > 0 ? [`and ${grouped(more)} more`] : []),
+		'',
+		...wrapped(`${stepOf(advice)}: ${why}.`, width),
+		...(next === null ? [] : ['', `TXT ${printable(name)}`, printable(record)]),
+	];
+}
+
+type Source = DmarcSight['sources'][number];
+
+const dmarcColumns = [
+	{title: 'WHO', cell: ({ours}: Source) => (ours ? 'you' : 'others')},
+	{title: 'ADDRESS', cell: ({ip}: Source) => ip},
+	{title: 'MESSAGES', cell: ({n}: Source) => grouped(n), right: true},
+	{title: 'ALIGNED', cell: ({aligned}: Source) => grouped(aligned), right: true},
+	{title: 'WHY NOT', cell: ({why}: Source) => why, cut: true},
+] as const;
+
+async function check(session: Session, text: string): Promise<DomainCheck> {
+	const checked = await checkDomain({
+		find: () => findNamed(session, text),
+		check: row => lookAt(session, row),
+		write: session.write,
+		acting: session.tools,
+	});
+	if (checked === undefined || checked === 'busy') {
+		throw new CliError('temporary', `too many checks of ${text} are running`, 'try again in a moment');
+	}
+	return checked;
+}
+
+async function showChecked(
+	session: Session,
+	{domain, records}: DomainQuery | DomainCheck,
+	lines = checkedLines,
+): Promise<void> {
+	const next = nextCheckOf(session, domain, await listDkimKeys(await session.reader(), domain.id));
+	session.show(domainRecordsView(domain, next, records, storedTime), () => lines(session, domain, records, next));
+}
+
+async function showUnasked(
+	session: Session,
+	row: Domain,
+	keys: readonly DkimKey[],
+	purposes?: readonly string[],
+): Promise<void> {
+	const records = (await readRecords(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
+	const {records: shown} = domainRecordsView(row, null, records, storedTime);
+	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
+}

@@ -1,0 +1,336 @@
+import {readAddress} from '../formats.ts';
+import {Seats} from '../../api/turns.ts';
+import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
+import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';
+import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from './domain-records.ts';
+import {removeDomain} from './domains.ts';
+import {changeLinkHost} from './link-host.ts';
+import {addSender, prepareKeys} from './senders.ts';
+import {cancelRotation, rotateKeys} from './signing-keys.ts';
+import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {labelProblem} from '../../kit/text.ts';
+import {storeTime} from '../../kit/time.ts';
+import type {TlsSum} from './reports-store.ts';
+import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
+import {
+	act,
+	badge,
+	code,
+	copyable,
+	count,
+	facts,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	type Tone,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
+import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {dmarcPage} from './dmarc-page.ts';
+import {chosenDomain, domainBadge, linksInput, parseLinks} from './page.ts';
+import {isSenderAsked, senderForm, sendersSection} from './senders-page.ts';
+
+/** Pages and forms of one workspace that ask DNS at once. */
+const maxChecks = 4;
+
+/** A record as it is to be published; with what DNS answers where it was asked. */
+type ShownRecord = DomainRecord & Partial<CheckedRecord>;
+
+/** The page of a domain: its records, senders and signing keys. */
+export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
+	const seats = new Seats(maxChecks);
+	const chosen = (visit: Visit) => chosenDomain(reader, visit);
+	const look = (domain: Domain) =>
+		queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
+	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>
+		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
+
+	/** With what DNS answers, where it is to be asked and not too many look already. */
+	async function findRecords(
+		domain: Domain,
+		keys: readonly DkimKey[],
+		isAsked: boolean,
+	): Promise<readonly ShownRecord[]> {
+		const leave = isAsked ? seats.take(domain.workspace_id) : undefined;
+		try {
+			return leave ? (await look(domain)).records : await proposed(domain, keys);
+		} finally {
+			leave?.();
+		}
+	}
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {query, may, now} = visit;
+		const domain = await chosen(visit);
+		const keys = await listDkimKeys(reader, domain.id);
+		const isAsked = query.get('dns') === 'now';
+		const records = await findRecords(domain, keys, isAsked);
+		const hosts = [domain.name, returnPathHost(domain)];
+		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.default, now));
+		const next = domains.areChecked ? nextCheckAt(domain, keys, now) : null;
+		const to = `/domains/${domain.id}`;
+		return {
+			kind: 'page',
+			problem,
+			place: 'domains',
+			title: domain.name,
+			actions: join([
+				...(may('admin') ? [act({to: `${to}/verify`, label: 'Verify now'})] : []),
+				html`<a class="button" href="${to}/dmarc">Who sends as you</a>`,
+				html`<a class="button" href="${to}/zone">Zone file</a>`,
+				...(may('admin') ? [linksForm(domain, problem === null ? null : visit.form.get('link_host'))] : []),
+				...(may('admin') ? [removeForm(domain)] : []),
+			]),
+			content: join([
+				...(isSenderAsked(visit) ? [html`<div class="card">${senderForm(domain, visit.form)}</div>`] : []),
+				following(
+					to,
+					records,
+					html`<div class="card">${facts([
+						['State', html`${domainBadge(domain.state)} since ${time(domain.state_at, now)}`],
+						[
+							'DNS checked',
+							html`${time(domain.checked_at, now)}${next && html`, next ${time(next, now)}`}`,
+						],
+						[
+							'Return path',
+							domain.return_path_at === null
+								? `${settings.returnPathDomain}, until DNS shows the records of its own (${returnPathHost(domain)})`
+								: returnPathHost(domain),
+						],
+						['Links', linksFact(domain)],
+					])}</div>${section(
+						'DNS records',
+						html`<p class="soft">Publish these where the DNS of the domain is managed. Each value is one line, however long.</p>${recordCards(records)}`,
+						isAsked ? nothing : html`<a href="${to}?dns=now">Ask DNS now</a>`,
+					)}`,
+				),
+				await sendersSection(reader, visit, domain),
+				keysSection(visit, domain, keys),
+				tlsSection(tls),
+			]),
+		};
+	}
+
+	async function zone(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const keys = await listDkimKeys(reader, domain.id);
+		const body = zoneFile(domain.name, await proposed(domain, keys), storeTime(visit.now)).map(line => `${line}\n`);
+		return {kind: 'content', type: 'text/plain; charset=utf-8', body: body.join(''), saveAs: `${domain.name}.zone`};
+	}
+
+	async function verify(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const leave = seats.take(domain.workspace_id);
+		if (leave === undefined) {
+			wrong('Others ask DNS about domains of this workspace just now. Try again in a moment.');
+		}
+		const find = () => findDomainById(reader, domain.workspace_id, domain.id);
+		const checked = await checkDomain({find, check: look, write: change, acting: visit.tools}).finally(leave);
+		if (checked === undefined || checked === 'busy') {
+			wrong('The domain was checked or removed meanwhile. Try again.');
+		}
+		const {state, name} = checked.domain;
+		const said = state === 'verified' ? 'is verified' : `is ${state}: see below what DNS answers`;
+		return go(`/domains/${domain.id}?dns=now`, `DNS was asked. ${name} ${said}.`);
+	}
+
+	async function changeLinks(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const host = parseLinks(visit.form);
+		const {link_host: now} = await change(trx => changeLinkHost(trx, visit.tools, domain, host, domains.ownHosts));
+		const said = now === null ? 'Links name the public URL.' : `Links name ${now} once DNS leads it here.`;
+		return go(`/domains/${domain.id}`, said);
+	}
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		checkTyped(visit, domain.name, `Nothing was removed: type ${domain.name} to remove it.`);
+		const senders = await change(trx => removeDomain(trx, visit.tools, domain));
+		return senders
+			? wrong(`${domain.name} has senders (${senders.length}). Remove them first.`)
+			: go('/domains', `${domain.name} is removed.`);
+	}
+
+	async function add(visit: Visit): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const domain = await chosen(visit);
+		const address = readAddress(form.get('address')?.trim() ?? '');
+		const name = form.get('name')?.trim() || null;
+		const fault = name === null ? null : labelProblem(name);
+		if (address === null || address.domain !== domain.name) {
+			wrong(`The address of a sender of this domain ends with @${domain.name}.`);
+		}
+		if (fault !== null) {
+			wrong(`The name ${fault}.`);
+		}
+		const newKeys = await prepareKeys(reader, workspace.id, address.domain, domains.makeKeys);
+		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
+		const added = await change(trx => addSender(trx, tools, vault, input));
+		return added
+			? go(`/domains/${domain.id}`, `${added.address} is added.`)
+			: wrong(`The sender ${address.spelling} is there already.`);
+	}
+
+	async function rotate(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const keys = await domains.makeKeys(domain.workspace_id);
+		const rotation = await change(trx => rotateKeys(trx, visit.tools, vault, {domain, keys, selector: null}));
+		return rotation.kind === 'begun'
+			? go(`/domains/${domain.id}`, 'New keys are made. Publish their records below.')
+			: wrong('New keys wait for DNS already: publish their records, or cancel the rotation.');
+	}
+
+	async function cancel(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const cancelled = await change(trx => cancelRotation(trx, visit.tools, domain));
+		return cancelled.length > 0
+			? go(`/domains/${domain.id}`, `The new keys (${cancelled.join(', ')}) are forgotten.`)
+			: wrong('No new keys wait for DNS.');
+	}
+
+	const path = '/domains/:id';
+	const form = pageForms(show);
+	return [
+		page(path, show),
+		page(`${path}/dmarc`, async visit => {
+			const domain = await chosen(visit);
+			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {domains}));
+		}),
+		page(`${path}/zone`, zone),
+		form(`${path}/verify`, 'admin', verify),
+		form(`${path}/links`, 'admin', changeLinks),
+		form(`${path}/remove`, 'admin', remove, {fresh: true}),
+		form(`${path}/senders`, 'admin', add),
+		form(`${path}/keys/rotate`, 'admin', rotate, {fresh: true}),
+		form(`${path}/keys/cancel`, 'admin', cancel, {fresh: true}),
+	];
+}
+
+/** What DNS changes: fetched after the page is loaded, then again every 15 seconds until all records are published. */
+function following(to: string, records: readonly ShownRecord[], content: Html): Html {
+	const isAsked = records.some(({state}) => state !== undefined);
+	const isAwaited = records.some(({ok}) => ok !== true);
+	const trigger = isAsked ? (isAwaited ? 'every 15s' : 'none') : 'load, every 15s';
+	return html`<div id="dns" hx-get="${to}?dns=now" hx-trigger="${trigger}" hx-select="#dns" hx-swap="outerMorph">${content}</div>`;
+}
+
+function linksFact({link_host: host, links_ok_at: since}: Domain): string | null {
+	return host === null || since !== null ? host : `the public URL, until DNS leads ${host} here`;
+}
+
+function linksForm({id, link_host: host}: Domain, typed: string | null): Html {
+	return opened(
+		'Link host',
+		act({to: `/domains/${id}/links`, label: 'Save the link host', fields: linksInput(typed ?? host ?? '')}),
+	);
+}
+
+function removeForm({id, name}: Domain): Html {
+	const words = html`<p>Its keys go too: mail that is on its way may fail DKIM.</p>`;
+	return opened(
+		'Remove',
+		html`${words}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
+	);
+}
+
+const recordWords = {ok: 'published', missing: 'missing', different: 'different', unknown: 'no answer'} as const;
+const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
+	ok: 'good',
+	missing: 'bad',
+	different: 'bad',
+	unknown: 'warn',
+};
+
+/** The records of a domain, each to be copied, with what is wrong. */
+function recordCards(records: readonly ShownRecord[]): Html {
+	const proofs = openProofs(records);
+	const isAsked = records.some(({state}) => state !== undefined);
+	const either =
+		isAsked && proofs.length > 1
+			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receivers want the DKIM record.</p><ul>${proofs.map(
+					record => html`<li>TXT <code>${record.name}</code></li>`,
+				)}</ul></div>`
+			: null;
+	return html`${either}<ul class="records">${records.map(card)}</ul>`;
+}
+
+function card(record: ShownRecord): Html {
+	const {type, name: owner, value, note, ready, problem = null, found, state, ok} = record;
+	const purpose = describePurpose(record);
+	const said = ok ? [] : found.map(text => html`<p><code>${name(text)}</code></p>`);
+	return html`<li class="card"><h3>${type} <span class="soft">${purpose}</span> ${recordBadge(record)}</h3>${facts([
+		['Name', copyable(owner, `the name of ${owner}`)],
+		['Value', ready ? copyable(value, `the value of ${owner}`) : null],
+		['DNS answers', said.length === 0 ? null : join(said)],
+		[state === 'ok' ? 'Remark' : 'Problem', problem],
+		['Note', note],
+	])}</li>`;
+}
+
+/** What is missing but may be is no fault. */
+function recordBadge({state, required}: ShownRecord): Html | null {
+	if (state === undefined) {
+		return null;
+	}
+	return badge(recordWords[state], recordTones[state] === 'bad' && !required ? 'warn' : recordTones[state]);
+}
+
+const keyTones: Readonly<Record<ReturnType<typeof keyState>, Tone>> = {
+	active: 'good',
+	pending: 'busy',
+	retired: 'idle',
+};
+
+/** The keys that sign mail from a domain, and their rotation. */
+function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]): Html {
+	const isRotating = keys.some(key => keyState(key) === 'pending');
+	const to = `/domains/${domain.id}/keys`;
+	const rotation = isRotating
+		? act({to: `${to}/cancel`, label: 'Cancel the rotation', look: 'quiet'})
+		: act({to: `${to}/rotate`, label: 'Rotate the keys', look: 'quiet'});
+	const shown = table<DkimKey>({
+		label: 'Signing keys',
+		columns: [
+			{title: 'Selector', cell: ({selector}) => code(selector)},
+			{title: 'Algorithm', cell: ({algorithm}) => keyAlgorithms[algorithm]},
+			{title: 'State', cell: key => badge(keyState(key), keyTones[keyState(key)])},
+			{title: 'Made', cell: key => time(key.created_at, now), right: true},
+		],
+		rows: keys,
+		empty: html`<p>This domain has no keys.</p>`,
+	});
+	const words = isRotating
+		? 'The new keys sign once every DNS server that is asked shows their records. Until then the old ones sign.'
+		: 'A rotation makes new keys. They sign once DNS shows their records, so no mail fails meanwhile.';
+	return section('Signing keys', html`<p class="soft">${words}</p>${shown}`, may('admin') ? rotation : nothing);
+}
+
+/** How TLS to hosts of the domain went, as others report it. */
+function tlsSection(rows: readonly TlsSum[]): Html {
+	const resultBadge = ({result}: TlsSum) => badge(result, result === 'success' ? 'good' : 'bad');
+	const shown = table<TlsSum>({
+		label: 'TLS',
+		columns: [
+			// On a phone the result is below the host, so that all is seen without scrolling.
+			{
+				title: 'Host',
+				cell: row => html`${name(row.domain)}<small class="narrow">${resultBadge(row)}</small>`,
+				cut: true,
+			},
+			{title: 'Policy', cell: ({policy}) => policy, wide: true},
+			{title: 'Result', cell: resultBadge, wide: true},
+			{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
+		],
+		rows,
+		empty: html`<p>No report came in ${dmarcPeriod.default} days.</p>`,
+	});
+	const words = `Connections to hosts of this domain in the last ${dmarcPeriod.default} days, as other mail systems report them. Failures come first.`;
+	return section('TLS', html`<p class="soft">${words}</p>${shown}`);
+}

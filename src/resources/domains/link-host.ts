@@ -1,0 +1,88 @@
+import type {Knex} from 'knex';
+import type {ActTools} from '../../mail/operator.ts';
+import {Refused} from '../operation.ts';
+import {recordAct} from '../audit/store.ts';
+import {bumpGeneration} from '../../store/changes.ts';
+import {type Domain, findByLinkHost, setLinkHost} from './store.ts';
+import {returnPathHost} from './domain-records.ts';
+
+/**
+ * Returns the problem with the link host of a domain as a clause for people, or `null`. It must be below the domain,
+ * because other hosts may belong to another tenant.
+ */
+export function linkHostProblem(
+	domain: Pick<Domain, 'name' | 'return_path_domain'>,
+	host: string | null,
+): string | null {
+	if (host === null) {
+		return null;
+	}
+	if (!host.endsWith(`.${domain.name}`)) {
+		return `must be a host below ${domain.name}, such as links.${domain.name}`;
+	}
+	return host === returnPathHost(domain)
+		? 'must not be the return path, because a name with an MX cannot be an alias'
+		: null;
+}
+
+/** Names that no domain may use for its links. */
+type OwnHosts = readonly string[];
+
+/**
+ * Assigns a link host to a domain. A verified domain can take it from one that is not. Throws `Refused` if the host is
+ * not allowed or belongs to another domain. Must be called before the transaction writes anything else: its first
+ * statement makes a second node wait, which would otherwise find the host free too.
+ */
+export async function claimLinkHost(
+	trx: Knex.Transaction,
+	domain: Pick<Domain, 'id' | 'name' | 'return_path_domain' | 'verified_at'>,
+	host: string,
+	ownHosts: OwnHosts,
+): Promise<void> {
+	await bumpGeneration(trx);
+	const problem = ownHosts.includes(host)
+		? 'must not be the name of this installation'
+		: linkHostProblem(domain, host);
+	if (problem !== null) {
+		throw new Refused('unprocessable_entity', {
+			wrong: `the link host ${host} ${problem}`,
+			next: 'choose another host',
+			api: `link_host ${problem}.`,
+			page: `The link host ${problem}.`,
+		});
+	}
+	for (const other of await findByLinkHost(trx, host)) {
+		if (other.id === domain.id) {
+			continue;
+		}
+		if (other.verified_at !== null || domain.verified_at === null) {
+			const wrong = `the link host ${host} belongs to another domain`;
+			const sentence = 'The link host belongs to another domain.';
+			throw new Refused('conflict', {wrong, next: 'choose another host', api: sentence, page: sentence});
+		}
+		await setLinkHost(trx, other.id, null);
+	}
+}
+
+/** Changes or, with `null`, removes the link host of a domain. A new one is used once its record is published. */
+export async function changeLinkHost(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	domain: Domain,
+	host: string | null,
+	ownHosts: OwnHosts,
+): Promise<Domain> {
+	if (host === domain.link_host) {
+		return domain;
+	}
+	if (host === null) {
+		await bumpGeneration(trx);
+	} else {
+		await claimLinkHost(trx, domain, host, ownHosts);
+	}
+	await setLinkHost(trx, domain.id, host);
+	const {id, name, workspace_id: workspaceId} = domain;
+	const detail = {name, link_host: host};
+	await recordAct(trx, tools, {action: 'domain.updated', workspaceId, target: id, detail});
+	return {...domain, link_host: host, links_ok_at: null, checked_at: null};
+}

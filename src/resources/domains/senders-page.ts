@@ -1,0 +1,170 @@
+import type {Knex} from 'knex';
+import {sampleSender} from '../workspaces/sample.ts';
+import {changeSender, removeSender, senderState} from './senders.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {notFound} from '../operation.ts';
+import {type Domain, findSenderById, pageDomainSenders, type Sender} from './store.ts';
+import {toPage} from '../../dashboard/lists.ts';
+import {
+	act,
+	badge,
+	facts,
+	input,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	type Tone,
+	table,
+	time,
+	toHref,
+} from '../../dashboard/markup.ts';
+import {checkTyped, pageForms} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {chosenDomain} from './page.ts';
+
+const perPage = 50;
+const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
+	ready: 'good',
+	unverified: 'busy',
+	disabled: 'warn',
+};
+
+/** The addresses that mail from a domain may come from. */
+export async function sendersSection(reader: Knex, visit: Visit, domain: Domain): Promise<Html> {
+	const {query, form, may, now} = visit;
+	const found = await pageDomainSenders(reader, domain.id, {after: query.get('senders'), limit: perPage + 1});
+	const {rows, last} = toPage(found, perPage);
+	const to = `/domains/${domain.id}`;
+	const shown = table<Sender>({
+		label: 'Senders',
+		link: ({id}) => `${to}/senders/${id}`,
+		columns: [
+			{title: 'Address', cell: row => name(row.address)},
+			{title: 'Name', cell: nameOf, cut: true, wide: true},
+			{title: 'State', cell: senderBadge},
+			{title: 'Added', cell: row => time(row.created_at, now), right: true, wide: true},
+		],
+		rows,
+		empty: html`<p>No senders yet.</p><p>Add the addresses that mail comes from, such as no-reply@${domain.name}.</p>`,
+	});
+	const more =
+		last && html`<p><a href="${toHref(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
+	return section(
+		'Senders',
+		html`${shown}${more ?? null}`,
+		may('admin') && !isSenderAsked(visit)
+			? html`<div class="actions">${opened('Add a sender', senderForm(domain, form))}</div>`
+			: nothing,
+	);
+}
+
+function senderBadge(row: Sender): Html {
+	const state = senderState(row);
+	return badge(state, tones[state]);
+}
+
+function nameOf(row: Sender): Html | string {
+	return row.name === null ? (row.address === sampleSender ? '(sample)' : '') : name(row.name);
+}
+
+/** The form was sent and refused: the page of its domain shows it first. */
+export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
+
+export function senderForm({id, name: domain}: Domain, typed: URLSearchParams): Html {
+	const fields = join([
+		input({
+			name: 'address',
+			label: 'Address',
+			type: 'email',
+			required: true,
+			value: typed.get('address') ?? '',
+			placeholder: `no-reply@${domain}`,
+		}),
+		input({name: 'name', label: 'Name in From (optional)', value: typed.get('name') ?? '', placeholder: 'Shop'}),
+	]);
+	return html`<div class="stack">${act({to: `/domains/${id}/senders`, label: 'Add the sender', fields})}</div>`;
+}
+
+const changeNotices = {
+	verify: 'is verified, whatever DNS says',
+	enable: 'may send again',
+	disable: 'may not send any more',
+} as const;
+
+function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
+	const state = senderState(sender);
+	const removal = html`<p>Its queued mail ends as errored.</p>${act({
+		to: `${to}/remove`,
+		label: 'Remove the sender',
+		look: 'danger',
+		typed: sender.address,
+	})}`;
+	return join([
+		...(state === 'unverified' && everywhere ? [act({to: `${to}/verify`, label: 'Verify without DNS'})] : []),
+		state === 'disabled'
+			? act({to: `${to}/enable`, label: 'Enable', look: 'quiet'})
+			: act({to: `${to}/disable`, label: 'Disable', look: 'quiet'}),
+		opened('Remove', removal),
+	]);
+}
+
+/** The page of one sender. */
+export function senderPages({reader, change}: DashboardParts): readonly Route[] {
+	/** The one that a path names, and its domain. */
+	async function chosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
+		const domain = await chosenDomain(reader, visit);
+		const {sender: id = ''} = visit.params;
+		const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
+		return sender?.domain_id === domain.id
+			? {domain, sender}
+			: notFound('sender', id, {page: 'This domain has no such sender.'});
+	}
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {domain, sender} = await chosen(visit);
+		const to = `/domains/${domain.id}`;
+		return {
+			kind: 'page',
+			problem,
+			place: 'domains',
+			title: sender.address,
+			...(visit.may('admin') && {actions: actionsOf(`${to}/senders/${sender.id}`, sender, visit.everywhere)}),
+			content: facts([
+				['State', senderBadge(sender)],
+				['Name in From', sender.name && name(sender.name)],
+				['Domain', html`<a href="${to}">${domain.name}</a>`],
+				['Added', time(sender.created_at, visit.now)],
+			]),
+		};
+	}
+
+	const step = (verb: keyof typeof changeNotices) => async (visit: Visit) => {
+		const {domain, sender} = await chosen(visit);
+		await change(trx => changeSender(trx, visit.tools, domain.workspace_id, sender.address_key, verb));
+		return go(`/domains/${domain.id}/senders/${sender.id}`, `${sender.address} ${changeNotices[verb]}.`);
+	};
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const {domain, sender} = await chosen(visit);
+		const {id, address} = sender;
+		checkTyped(visit, address, `Nothing was removed: type ${address} to remove it.`);
+		await change(trx => removeSender(trx, visit.tools, domain.workspace_id, {id}));
+		return go(`/domains/${domain.id}`, `${address} is removed.`);
+	}
+
+	const path = '/domains/:id/senders/:sender';
+	const form = pageForms(show);
+	return [
+		page(path, show),
+		// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not
+		// proved.
+		form(`${path}/verify`, 'admin', step('verify'), {everywhere: true}),
+		form(`${path}/enable`, 'admin', step('enable')),
+		form(`${path}/disable`, 'admin', step('disable')),
+		form(`${path}/remove`, 'admin', remove, {fresh: true}),
+	];
+}

@@ -1,0 +1,135 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
+import {apiKeyHash, createApiKey, defaultScopes, scopes} from '../../mail/api-key.ts';
+import type {Mode} from '../../mail/message.ts';
+import type {Tools} from '../../mail/operator.ts';
+import {Type} from '../../mail/type.ts';
+import {
+	type ApiKey,
+	expireApiKey,
+	findApiKey,
+	insertApiKey,
+	type KeyChanges,
+	revokeApiKey,
+	updateApiKey,
+} from './store.ts';
+import {checkRoom} from '../workspaces/limits.ts';
+import {notFound, operation} from '../operation.ts';
+
+/** A key's row, and the key itself, which cannot be retrieved later. */
+export type CreatedKey = {readonly row: ApiKey; readonly key: string};
+
+type NewKey = {
+	readonly name: string;
+	readonly mode: Mode;
+	/** Defaults to `defaultScopes` of the mode. */
+	readonly scopes?: readonly string[];
+	readonly rate_limit?: string | null;
+	/** In the store's format. A key without it never expires. */
+	readonly expires_at?: string | null;
+};
+
+const hintLength = 'key_live_'.length + 4;
+
+/** Creates a key without an audit entry, for callers that record an act of their own or need a key for one send. */
+export async function issueKey(
+	trx: Knex.Transaction,
+	{clock, newId, random}: Tools,
+	workspaceId: string,
+	{name, mode, scopes: own = defaultScopes(mode), rate_limit = null, expires_at = null}: NewKey,
+): Promise<CreatedKey> {
+	const key = createApiKey(mode, random);
+	const row: ApiKey = {
+		id: newId('key'),
+		workspace_id: workspaceId,
+		name,
+		mode,
+		hash: apiKeyHash(key),
+		hint: key.slice(0, hintLength),
+		scopes: own,
+		rate_limit,
+		expires_at,
+		revoked_at: null,
+		last_used_at: null,
+		created_at: storeTime(clock.now()),
+	};
+	await insertApiKey(trx, row);
+	return {row, key};
+}
+
+const id = Type.String();
+const rights = {
+	scopes: Type.Optional(Type.Array(Type.Enum([...scopes]))),
+	rate_limit: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+	expires_at: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+};
+const manages = {role: 'admin', fresh: true} as const;
+const noKeysByKeys = 'a leaked key could create further keys';
+const page = 'This key does not exist, or it has expired or been revoked.';
+
+export const createKey = operation({
+	...manages,
+	name: 'key create',
+	without: {api: noKeysByKeys},
+	input: Type.Object({name: Type.String({format: 'label'}), mode: Type.Enum(['live', 'test']), ...rights}),
+	async run({trx, tools, workspaceId}, input) {
+		await checkRoom(trx, tools, workspaceId, 'keys');
+		return await issueKey(trx, tools, workspaceId, input);
+	},
+	audit: 'key.created',
+	entry: ({row: {id: target, name, mode, scopes: own, expires_at}}) => ({
+		target,
+		detail: {name, mode, scopes: own, expires_at},
+	}),
+});
+
+/** Changes the rights of a key. The key itself stays the same. */
+export const changeKey = operation({
+	...manages,
+	name: 'key change',
+	without: {api: noKeysByKeys, cli: '`mailctl apply` changes keys', dashboard: 'people create a new key'},
+	input: Type.Object({id, ...rights}),
+	run: async ({trx, workspaceId}, {id: wanted, ...changes}) =>
+		(await updateApiKey(trx, workspaceId, wanted, changes as KeyChanges)) ?? notFound('key', wanted),
+	audit: 'key.updated',
+	entry: ({id: target, name}, {id: _, ...changes}) => ({target, detail: {name, ...changes}}),
+});
+
+export const revokeKey = operation({
+	...manages,
+	name: 'key revoke',
+	without: {api: noKeysByKeys},
+	input: Type.Object({id}),
+	async run({trx, tools, workspaceId}, {id: wanted}) {
+		const isRevoked = await revokeApiKey(trx, workspaceId, wanted, storeTime(tools.clock.now()));
+		const row = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
+		const wrong = `the key ${wanted} is already revoked`;
+		return isRevoked ? row : notFound('key', wanted, {wrong, next: 'there is nothing to do', page});
+	},
+	audit: 'key.revoked',
+	entry: ({id: target, name}) => ({target, detail: {name}}),
+});
+
+/** Creates a key with the rights of an old one, which expires after `overlap` milliseconds. */
+export const rotateKey = operation({
+	...manages,
+	name: 'key rotate',
+	without: {api: noKeysByKeys, apply: 'a file has no secrets'},
+	input: Type.Object({id, overlap: Type.Integer()}),
+	async run({trx, tools, workspaceId}, {id: wanted, overlap}) {
+		const old = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
+		const now = tools.clock.now();
+		if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
+			const next = 'create a new one with mailctl key create';
+			throw notFound('key', wanted, {wrong: `the key ${wanted} has expired or been revoked`, next, page});
+		}
+		const endsAt = storeTime(now + overlap);
+		// Before `checkRoom`: without an overlap the old key no longer counts against the limit.
+		await expireApiKey(trx, workspaceId, wanted, endsAt);
+		await checkRoom(trx, tools, workspaceId, 'keys');
+		const created = await issueKey(trx, tools, workspaceId, old);
+		return {...created, old, endsAt};
+	},
+	audit: 'key.rotated',
+	entry: ({row, old, endsAt}) => ({target: old.id, detail: {name: old.name, new_key: row.id, ends_at: endsAt}}),
+});

@@ -1,0 +1,268 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
+import type {Recipient} from '../../mail/message.ts';
+import type {Acting, ActTools} from '../../mail/operator.ts';
+import type {EventWriter} from '../../outcome/outbox.ts';
+import {type GivenUp, giveUp} from '../../outcome/settle.ts';
+import {recordAct} from '../audit/store.ts';
+import {bumpGeneration} from '../../store/changes.ts';
+import {
+	deleteSuspension,
+	findClaimed,
+	holdRecipients,
+	listSiteSuspensions,
+	listSuspensions,
+	makeDue,
+	readSuspension,
+	releaseHeld,
+	resumeSites,
+	type Step,
+	type Suspension,
+	upsertSuspension,
+} from '../../store/queue/open-recipients.ts';
+import {noPriorities, type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
+
+/** Why all mail to a destination is stopped. */
+export type Stopped = {
+	/** What stopped it: an `operator`, `failures` at its provider, or its `route` if the relay refuses our mail. */
+	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
+	readonly suspended_until: string | null;
+	readonly suspension_reason: string | null;
+	/** What to do if the destination blocks our address. */
+	readonly suspension_advice: string | null;
+};
+
+/** The queue of a destination. */
+export type QueueStatus = Omit<QueueSummary, 'oldest'> &
+	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
+
+export const free: Stopped = {
+	suspended_by: null,
+	suspended_until: null,
+	suspension_reason: null,
+	suspension_advice: null,
+};
+const empty = {
+	ready: 0,
+	deferred: 0,
+	in_flight: 0,
+	held: 0,
+	by_priority: noPriorities(),
+	oldest: null,
+	last_reply: null,
+};
+
+type StatusQuery = {
+	/** Milliseconds. */
+	readonly now: number;
+	readonly workspaceId: string | undefined;
+	/** Whether to include suspended destinations without mail. */
+	readonly includesIdle: boolean;
+	/** Restricts the result to this destination. */
+	readonly destination?: string;
+};
+
+/** Returns the queue by destination, the longest first. */
+export async function readQueueStatus(
+	reader: Knex,
+	{now, workspaceId, includesIdle, destination}: StatusQuery,
+): Promise<QueueStatus[]> {
+	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
+	const stopped = await readStopped(reader, storeTime(now));
+	const known = new Set(counted.map(({destination}) => destination));
+	// Suspended destinations without mail are included so that operators do not forget them.
+	const others = [...stopped].filter(([name]) => includesIdle && !known.has(name) && name === (destination ?? name));
+	return [
+		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
+		...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
+	];
+}
+
+/** Returns what is stopped at a time (in the store's format), by destination. */
+export async function readStopped(reader: Knex, now: string): Promise<Map<string, Stopped>> {
+	const stopped = new Map<string, Stopped>();
+	for (const {destination, reason, waits_for: waitsFor, advice, suspended_until: until} of await listSiteSuspensions(
+		reader,
+		now,
+	)) {
+		const by = waitsFor === 'route' ? 'route' : 'failures';
+		const stop: Stopped = {
+			suspended_by: by,
+			suspended_until: until,
+			suspension_reason: reason,
+			suspension_advice: advice,
+		};
+		stopped.set(destination, stop);
+	}
+	for (const {destination, reason} of await listSuspensions(reader)) {
+		stopped.set(destination, {...free, suspended_by: 'operator', suspension_reason: reason});
+	}
+	return stopped;
+}
+
+function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Stopped): QueueStatus {
+	return {...row, suspended: stop.suspended_by !== null, ...stop};
+}
+
+/** An operator's change to queued recipients. */
+export type QueueChange = {
+	/** The name of the count in the result and of the action in the audit trail, such as `held`. */
+	readonly done: string;
+	/**
+	 * Whether to skip recipients with an attempt in progress. Otherwise they are changed once the attempt has ended.
+	 */
+	readonly skipsInFlight: boolean;
+	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
+};
+
+export const hold: QueueChange = {done: 'held', skipsInFlight: false, apply: holdRecipients};
+export const release: QueueChange = {done: 'released', skipsInFlight: true, apply: releaseHeld};
+export const flush: QueueChange = {done: 'flushed', skipsInFlight: true, apply: makeDue};
+
+const end = (done: string, how: GivenUp): QueueChange => ({
+	done,
+	skipsInFlight: false,
+	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
+});
+
+/** Ends recipients as errored, without a webhook. */
+export const drop: QueueChange = end('dropped', {kind: 'drop'});
+
+/** Ends recipients as bounced, with a webhook. */
+export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
+
+type ChangeOptions = {
+	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	readonly tools: ActTools;
+	readonly eventWriter: EventWriter;
+	/** Reads `silentSince` of `Daemons`. It is called before each step. */
+	readonly readSilentSince: () => Promise<string | null>;
+	readonly onStep?: (done: number, of: number) => void;
+};
+
+/** The number of changed recipients, and those whose attempts stayed in progress. */
+type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
+
+const recipientsPerStep = 500;
+/** How long to wait for attempts in progress before each further pass, in milliseconds. */
+const patience = [250, 500, 1000, 2000];
+
+/** Changes recipients in short transactions, so that the daemon can write in between and sees each step. */
+export async function changeQueue(
+	options: ChangeOptions,
+	change: QueueChange,
+	recipients: readonly string[],
+	detail: Readonly<Record<string, unknown>>,
+): Promise<QueueChanged> {
+	let {changed, busy} = await takeSteps(options, change, recipients, detail);
+	for (const wait of change.skipsInFlight ? [] : patience) {
+		if (busy.length === 0) {
+			break;
+		}
+		await sleep(wait);
+		const again = await takeSteps(options, change, busy, detail);
+		changed += again.changed;
+		busy = again.busy;
+	}
+	return {changed, busy};
+}
+
+async function takeSteps(
+	{transaction, tools, eventWriter, readSilentSince, onStep}: ChangeOptions,
+	change: QueueChange,
+	ids: readonly string[],
+	detail: Readonly<Record<string, unknown>>,
+): Promise<QueueChanged> {
+	let changed = 0;
+	const busy: string[] = [];
+	for (let from = 0; from < ids.length; from += recipientsPerStep) {
+		const some = ids.slice(from, from + recipientsPerStep);
+		const silentSince = await readSilentSince();
+		const now = storeTime(tools.clock.now());
+		const done = await transaction(async trx => {
+			const recipients = await change.apply(trx, {ids: some, now, silentSince}, eventWriter);
+			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, recipients);
+			if (recipients.length > 0) {
+				await bumpGeneration(trx);
+			}
+			return {changed: recipients.length, busy: await findClaimed(trx, some)};
+		});
+		changed += done.changed;
+		busy.push(...done.busy);
+		onStep?.(from + some.length, ids.length);
+	}
+	return {changed, busy};
+}
+
+/** A change to queued recipients within one transaction. */
+type QueueAction = {
+	/** The audit action, such as `queue.held`. */
+	readonly action: string;
+	readonly at: string;
+	/** How the recipients were selected, and why. */
+	readonly detail: Readonly<Record<string, unknown>>;
+};
+
+/** Records one audit entry for each workspace with changed recipients. */
+async function auditQueue(
+	trx: Knex.Transaction,
+	acting: Acting,
+	{action, at, detail}: QueueAction,
+	changed: readonly Recipient[],
+): Promise<void> {
+	for (const workspaceId of new Set(changed.map(recipient => recipient.workspace_id))) {
+		const recipients = changed.filter(recipient => recipient.workspace_id === workspaceId);
+		await recordAct(trx, acting, {
+			action,
+			at,
+			workspaceId,
+			target: recipients.length === 1 ? (recipients[0]?.id ?? null) : null,
+			detail: {...detail, copies: recipients.length},
+		});
+	}
+}
+
+const noReason = 'suspended by the operator';
+
+/**
+ * Suspends a destination for all workspaces. Mail to it is accepted and waits until the destination is resumed.
+ * Suspending it again without a reason keeps the previous reason.
+ */
+export async function suspendDestination(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	{destination, reason: given}: {readonly destination: string; readonly reason?: string | undefined},
+): Promise<Suspension> {
+	const now = storeTime(tools.clock.now());
+	const before = given === undefined ? await readSuspension(trx, destination) : undefined;
+	const reason = given ?? before?.reason ?? noReason;
+	const suspension = await upsertSuspension(trx, {destination, reason, created_at: now});
+	await recordAct(trx, tools, {action: 'queue.suspended', workspaceId: null, target: destination, detail: {reason}});
+	await bumpGeneration(trx);
+	return suspension;
+}
+
+type Resumed = {
+	/** `undefined` if no operator had suspended it. */
+	readonly suspension: Suspension | undefined;
+	/** The destination's providers that were backing off after failures. */
+	readonly sites: readonly string[];
+};
+
+/**
+ * Ends an operator's suspension. Each of the destination's providers that is backing off is sent one message
+ * immediately, to test whether it accepts mail again.
+ */
+export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
+	const now = storeTime(tools.clock.now());
+	const suspension = await deleteSuspension(trx, destination);
+	const waitedFor = await listSiteSuspensions(trx, now, {destination});
+	const resumed = await resumeSites(trx, [...new Set(waitedFor.map(({site}) => site))], now);
+	if (suspension || resumed.length > 0) {
+		const detail = {sites: resumed};
+		await recordAct(trx, tools, {action: 'queue.resumed', workspaceId: null, target: destination, detail});
+		await bumpGeneration(trx);
+	}
+	return {suspension, sites: resumed};
+}

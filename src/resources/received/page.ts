@@ -1,0 +1,208 @@
+import {Readable} from 'node:stream';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseAddress} from '../../mail/address.ts';
+import {isId} from '../../mail/ids.ts';
+import {type Received, senderOf, type Verdict, wildcardOf} from '../../mail/received.ts';
+import {askedTerms} from '../../mail/terms.ts';
+import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
+import {
+	findReceived,
+	type InboundAddress,
+	listInboundAddresses,
+	listReceived,
+	openReceivedBytes,
+	readReceivedBytes,
+} from './store.ts';
+import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
+import {lookAt} from '../../dashboard/look.ts';
+import {mailFrame} from '../../dashboard/mail-frame.ts';
+import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
+import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from '../../dashboard/markup.ts';
+import {lines} from '../messages/mail-page.ts';
+import {operationForms} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
+
+const path = '/received';
+const inbound = '/inbound';
+const perPage = 50;
+const gone = missing('This workspace has no such mail, or its time to be kept is over.');
+
+/** Mail that a workspace received, and the addresses at which it does. */
+export function receivedPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {workspace, query, form, now} = visit;
+		const mayAct = visit.may('admin');
+		const after = query.get('after');
+		const addresses = await listInboundAddresses(reader, workspace.id);
+		const terms = parseTerms(query.get('q')?.trim() ?? '', addresses);
+		const filter = {workspaceId: workspace.id, terms, since: sinceOf(query.get('hours'), now)};
+		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage};
+		const {rows, next} = await listReceived(reader, filter, part);
+		const none = filter.since !== undefined || terms.length > 0 ? noneFound : noneYet;
+		const mails = mailTable(rows, now, next === null ? none : html`<p>None among those looked at so far.</p>`);
+		const search = searchForm({to: path, query, placeholder: 'ann@example.com, receipt, msg_…', kept: ['hours']});
+		return {
+			kind: 'page',
+			place: 'received',
+			title: 'Received',
+			problem,
+			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
+			content: html`${search}${timeChips('Received', query, path)}${mails}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
+		};
+	}
+
+	async function show({params: {id = ''}, query, workspace, now, may}: Visit): Promise<Answer> {
+		const mail = await findReceived(reader, workspace.id, id);
+		if (mail === undefined) {
+			return gone;
+		}
+		const {content, summary, fault} = mail;
+		const images = query.get('images') === '1' ? '?images=1' : '';
+		const body =
+			content.html === null
+				? html`<pre>${lines(content.text ?? '')}</pre>`
+				: html`${imagesNote(query, `${path}/${id}`)}${mailFrame({path: `${path}/${id}/frame${images}`, title: 'The mail'})}`;
+		const attached = summary.files.map((file, n) => ({...file, name: file.name ?? `part ${n}`, octets: file.size}));
+		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
+		return {
+			kind: 'page',
+			place: 'received',
+			title: summary.subject || 'Without a subject',
+			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
+			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
+		};
+	}
+
+	async function frame(visit: Visit): Promise<Answer> {
+		const {params, workspace} = visit;
+		const {id = ''} = params;
+		const raw = await readReceivedBytes(reader, workspace.id, id);
+		const looked = raw && (await lookAt(workspace.id, 'mail', {raw}));
+		if (!looked) {
+			return gone;
+		}
+		const seen = looked.ok ? looked.seen : {html: null, text: `The mail cannot be shown: ${looked.fault}.`};
+		return frameContent(visit, `${path}/${id}`, seen);
+	}
+
+	async function save({params: {id = '', n}, workspace}: Visit): Promise<Answer> {
+		const mail = await findReceived(reader, workspace.id, id);
+		const file = n === undefined ? undefined : mail?.summary.files[Number(n)];
+		const isThere = n === undefined ? mail : file;
+		const bytes = isThere && (await openReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
+		return bytes === undefined
+			? gone
+			: {
+					kind: 'content',
+					type: 'application/octet-stream',
+					body: Readable.from(bytes.pieces, {objectMode: false}),
+					saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`,
+					headers: {'content-length': String(bytes.size)},
+				};
+	}
+
+	const form = operationForms(parts, {path, show: list});
+	const {host, returnPathDomain} = parts.domains.names;
+	const before = async (visit: Visit) => checkNotOurs(visit.form.get('address') ?? '', [host, returnPathDomain]);
+	return [
+		page(path, list),
+		page(`${path}/:id`, show),
+		page(`${path}/:id/frame`, frame),
+		page(`${path}/:id/raw`, save),
+		page(`${path}/:id/attachments/:n`, save),
+		form(addInbound, inbound, ({address}) => `Mail to ${address} comes in, once its MX leads here.`, {before}),
+		form(removeInbound, `${inbound}/:id/remove`, ({address}) => `Mail to ${address} is refused from now on.`),
+		form(removeReceived, `${path}/:id/delete`, () => 'The mail is deleted.'),
+	];
+}
+
+/** An address of the workspace or of a sender, the id of the answered message, or words of the subject. */
+function parseTerms(text: string, own: readonly InboundAddress[]): readonly string[] {
+	const parsed = parseAddress(text, {allowsUtf8Local: true});
+	if (parsed.ok) {
+		const {key} = parsed.address;
+		const isOwn = own.some(({address}) => address === key || address === wildcardOf(key));
+		return [`${isOwn ? 'to' : 'from'}:${key}`];
+	}
+	// No mail has this one.
+	const words = askedTerms(text) ?? ['re:'];
+	return isId('msg', text) ? [`re:${text}`] : text === '' ? [] : words;
+}
+
+const noneYet = html`<p>No mail.</p><p>It comes in to the addresses below, and as answers to messages with <code>replyTracking</code>.</p>`;
+const noneFound = html`<p>No mail matches.</p><p><a href="${path}">Show all mail</a></p>`;
+
+/** A list of received mail, wherever there is one. */
+export function mailTable(rows: readonly Received[], now: number, empty = noneFound): Html {
+	return table<Received>({
+		label: 'Received mail',
+		link: ({id}) => `${path}/${id}`,
+		columns: [
+			// On a phone the subject is below it.
+			{
+				title: 'From',
+				cell: mail => html`${name(senderOf(mail))}<small class="narrow">${name(mail.summary.subject)}</small>`,
+				cut: true,
+			},
+			{title: 'Subject', cell: ({summary}) => name(summary.subject), cut: true, wide: true},
+			{title: 'To', cell: ({summary}) => name(summary.recipients.join(', ')), cut: true, wide: true},
+			{title: 'Answers', cell: ({inReplyTo}) => (inReplyTo ? badge('an answer', 'good') : null), wide: true},
+			{title: 'DMARC', cell: ({summary}) => resultBadge(summary.dmarc), wide: true},
+			{title: 'Received', cell: mail => time(mail.receivedAt, now), right: true},
+		],
+		rows,
+		empty,
+	});
+}
+
+const resultBadge = ({result}: Verdict): Html =>
+	badge(result, result === 'pass' ? 'good' : result === 'fail' ? 'bad' : 'idle');
+const verdict = (one: Verdict): Html =>
+	html`${resultBadge(one)}${one.domain === null ? null : html` ${name(one.domain)}`}`;
+
+function aboutMail(mail: Received, now: number): Html {
+	const {summary, inReplyTo, receivedAt, size} = mail;
+	const {from, recipients, spf, dkim, dmarc, automatic} = summary;
+	return facts([
+		['From', html`${from?.name ? html`${name(from.name)} ` : null}${code(senderOf(mail))}`],
+		['To', code(recipients.join(', '))],
+		['Answers', inReplyTo && html`<a href="/messages/${inReplyTo}">${code(inReplyTo)}</a>`],
+		['Received', time(receivedAt, now)],
+		['SPF', verdict(spf)],
+		['DKIM', verdict(dkim)],
+		['DMARC', verdict(dmarc)],
+		['Written by', automatic ? 'a program' : null],
+		['Octets', count(size)],
+	]);
+}
+
+const addForm = (value: string): Html =>
+	act({
+		to: inbound,
+		label: 'Receive its mail',
+		fields: input({
+			name: 'address',
+			label: 'Address',
+			value,
+			required: true,
+			hint: 'Or *@ and a domain: all of it',
+		}),
+	});
+
+const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});
+
+function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: number): Html {
+	return table<InboundAddress>({
+		label: 'Addresses',
+		columns: [
+			{title: 'Address', cell: row => code(row.address)},
+			{title: 'Since', cell: row => time(row.created_at, now), right: true},
+			...(mayAct ? [{title: '', cell: removeForm, right: true as const}] : []),
+		],
+		rows,
+		empty: html`<p>No addresses yet.</p><p>Add one of a domain that you verified, such as support@in.shop.example.</p>`,
+	});
+}

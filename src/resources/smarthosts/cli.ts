@@ -1,0 +1,183 @@
+import {createClassify} from '../../mail/classify-reply.ts';
+import {loadBounceRules} from '../../config/bounce-rules.ts';
+import {linkBase} from '../../config/derive.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {type OptionalEvent, optionalEvents, type ProviderName, providerNames} from '../../mail/provider.ts';
+import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
+import {eventsUrl, guessProvider, providers, setups} from '../../inbound/providers/providers.ts';
+import {eventBytes, readEvent} from '../../inbound/providers/read-event.ts';
+import {reportRows} from '../../inbound/reports/explain.ts';
+import {listSmarthosts, type Smarthost} from './store.ts';
+import {CliError} from '../../cli/fault.ts';
+import {readInput, readSecret} from '../../cli/files.ts';
+import {oneOf} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {importCommand} from './import-cli.ts';
+import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+
+type Credentials = {secret?: string};
+const provider = oneOf('the provider', providerNames);
+const takes = (text: string, previous: readonly OptionalEvent[] = []) => [
+	...previous,
+	...text.split(',').map(oneOf('--takes', optionalEvents)),
+];
+
+export function smarthostCommands(smarthost: CliCommand): void {
+	smarthost
+		.verb('add <provider>', `Accept events from a relay: ${providerNames.join(', ')}`)
+		.sample('mailctl smarthost add ses')
+		.option('--secret <key>', 'the key shown by the provider (mailgun, sendgrid); - reads it from standard input')
+		.option(
+			'--takes <events>',
+			`accepted events besides deliveries, bounces and complaints: ${optionalEvents.join(', ')}`,
+			takes,
+		)
+		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
+			const secretValue = secret === undefined ? undefined : await readSecret(secret);
+			const input = {
+				provider: provider(name),
+				...(taken && {takes: taken}),
+				...(secretValue && {secret: secretValue}),
+			};
+			showNew(session, await session.performAnywhere(addSmarthost, input));
+		});
+
+	smarthost
+		.verb('list', 'List relays that post events, newest first')
+		.sample('mailctl smarthost list')
+		.does(async session => {
+			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+			session.list(smarthosts, await listSmarthosts(await session.reader(), workspaceId));
+		});
+
+	smarthost
+		.verb('show <id>', 'Show a relay: its workspace, accepted events and last event')
+		.sample('mailctl smarthost show smh_06f…')
+		.does<object, [string]>(async (session, _options, text) =>
+			session.one(smarthosts, await findSmarthost(session, text)),
+		);
+
+	smarthost
+		.verb('test <file>', 'Show how a recorded event is read; nothing is stored')
+		.sample('mailctl smarthost test bounce.json')
+		.option('--provider <name>', 'the provider that sent it; default: recognized by its format', provider)
+		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
+			const {provider: name, events} = await readPost(file, options.provider);
+			const classify = createClassify(loadBounceRules(session.settings()));
+			const readings = events.map(event =>
+				readEvent(eventBytes({provider: name, workspace: null, takes: optionalEvents, event}), classify),
+			);
+			session.show({provider: name, events: readings}, () => [
+				`A post of ${name} with ${readings.length} ${readings.length === 1 ? 'event' : 'events'}.`,
+				...readings.flatMap(reading => [
+					'',
+					...reading.reports.flatMap(report =>
+						reportRows(reading.kind, report).map(([field, value]) => `${field.padEnd(12)}${value}`),
+					),
+				]),
+			]);
+		});
+
+	importCommand(smarthost);
+
+	smarthost
+		.verb('rotate <id>', 'Replace the URL and secret; the old ones stop working immediately')
+		.sample('mailctl smarthost rotate smh_06f…')
+		.option('--secret <key>', 'the key shown by the provider; - reads it from standard input')
+		.option('--keep-url', 'change only the secret')
+		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
+			const {id} = await findSmarthost(session, text);
+			const secretValue = secret === undefined ? undefined : await readSecret(secret);
+			const input = {id, ...(secretValue && {secret: secretValue}), ...(keepUrl && {keep_url: true})};
+			showNew(session, await session.performAnywhere(rotateSmarthost, input));
+		});
+
+	smarthost
+		.verb('remove <id>', 'Remove a relay; its events are refused')
+		.sample('mailctl smarthost remove smh_06f… --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {id, provider: name} = await findSmarthost(session, text);
+			await session.confirm(`Remove ${id}? What ${name} posts to its URL will be refused.`, yes);
+			await session.performAnywhere(removeSmarthost, {id});
+			session.show({id, removed: true}, () => [`removed ${id} (${name})`]);
+		});
+}
+
+async function findSmarthost(session: Session, id: string): Promise<Smarthost> {
+	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+	const all = await listSmarthosts(await session.reader(), workspaceId);
+	const matching = all.filter(one => one.id === id || one.id.startsWith(id));
+	const [only] = matching;
+	if (only === undefined || matching.length > 1) {
+		const wrong = only === undefined ? `there is no smarthost ${id}` : `${id} is ambiguous`;
+		throw new CliError('data', wrong, 'see mailctl smarthost list');
+	}
+	return only;
+}
+
+/** Reads the events of a post from a file. Throws if no provider posts this format. */
+async function readPost(file: string, named: ProviderName | undefined) {
+	const bytes = await readInput(file);
+	let body: unknown;
+	try {
+		body = JSON.parse(bytes.toString());
+	} catch {
+		throw new CliError('data', `${file} is not JSON`, 'use the request body as the provider sent it');
+	}
+	const name = named ?? guessProvider(body);
+	const events = name && providers[name].events(body);
+	if (!name || !events) {
+		throw new CliError(
+			'data',
+			`${file} contains no events${named ? ` of ${named}` : ''}`,
+			'name the provider with --provider',
+		);
+	}
+	return {provider: name, events};
+}
+
+const smarthosts: Noun<Smarthost> = {
+	none: 'no smarthosts; add one with mailctl smarthost add',
+	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, used_at, created_at}) => ({
+		id,
+		provider: name,
+		workspace_id,
+		takes: taken,
+		has_secret: secret !== null,
+		last_event_at,
+		created_at,
+		last_message_at: used_at,
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'PROVIDER', name: 'provider', cell: row => row.provider},
+		{title: 'WORKSPACE', name: 'workspace', cell: row => row.workspace_id ?? 'all', cut: true},
+		{
+			title: 'LAST EVENT',
+			name: 'last event',
+			cell: row => (row.last_event_at ? `${shortTime(row.last_event_at)} UTC` : 'none yet'),
+		},
+		{name: 'last message', cell: row => (row.used_at ? `accepted ${shortTime(row.used_at)} UTC` : 'none yet')},
+		{name: 'accepts too', cell: row => row.takes.join(', ') || '–'},
+		{name: 'created', cell: row => `${shortTime(row.created_at)} UTC`},
+	],
+};
+
+/** Shows the URL and the secret, which cannot be shown again. */
+function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
+	const settings = session.settings();
+	const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+	const url = token === null ? null : eventsUrl(base, row.provider, token);
+	const {id, provider: name} = row;
+	session.show({id, provider: name, url, secret}, () => [
+		`${id}: ${name}`,
+		'',
+		...(url === null
+			? ['The secret was changed; the URL stays the same.']
+			: setups[name](url, secret).map(line => line.replace('ID', id))),
+		'',
+		'Store the URL and secret now: they are not shown again.',
+	]);
+}

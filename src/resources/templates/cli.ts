@@ -1,0 +1,417 @@
+import {existsSync} from 'node:fs';
+import {writeFile} from 'node:fs/promises';
+import path from 'node:path';
+import type {Knex} from 'knex';
+import {
+	carryOut,
+	type FileChange,
+	folderNameProblem,
+	type Plan,
+	planLayouts,
+	planPull,
+} from './template-folder.ts';
+import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from './versions.ts';
+import {settingsView} from '../../api/views.ts';
+import {parseExact, writeExact} from '../../kit/exact-json.ts';
+import {cidWarnings} from '../../mail/content-id.ts';
+import {isVariableName, type Priority, priorities} from '../../mail/message.ts';
+import {updateTemplate} from './rules.ts';
+import {folderFiles} from '../../compose/render/folder.ts';
+import {listLayouts, readLayouts} from './layouts-store.ts';
+import {
+	findTemplate,
+	findVersion,
+	type ListedVersion,
+	listTemplates,
+	listVariants,
+	listVersions,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from './store.ts';
+import {CliError} from '../../cli/fault.ts';
+import {readVariables} from '../../cli/files.ts';
+import {
+	changesIn,
+	collect,
+	count,
+	label,
+	locale,
+	type none,
+	oneOf,
+	orNull,
+	templateId,
+	timezone,
+	topicCode,
+	unless,
+} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {push} from './push-cli.ts';
+import {type Noun, printable, shortTime, table} from '../../cli/terminal-text.ts';
+
+type SettingOptions = {
+	readonly topic?: string | typeof none;
+	readonly priority?: Priority | typeof none;
+	readonly sensitive?: readonly string[] | typeof none;
+};
+
+/** Throws a usage error (64). */
+function variableNames(text: string): readonly string[] {
+	const names = text.split(',');
+	const bad = names.find(name => !isVariableName(name));
+	if (bad !== undefined) {
+		throw new CliError(
+			'usage',
+			`--sensitive "${bad}" is not allowed`,
+			'use names of variables, such as code or order.code',
+		);
+	}
+	return names;
+}
+
+type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string; contentId?: string[]};
+
+export function templateCommands(template: CliCommand): void {
+	template
+		.verb('create', 'Create a template without a version')
+		.sample('mailctl template create --name receipt --id tpl_receipt')
+		.requiredOption('--name <name>', 'name, unique in the workspace', label('--name'))
+		.option('--id <id>', 'its id, unique in the workspace; use the same in staging and production', templateId)
+		.does<{name: string; id?: string}>(async (session, {name, id = null}) => {
+			const {id: workspaceId} = await session.workspace();
+			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
+			if (typeof created === 'string') {
+				const existing = created === 'id' ? id : name;
+				throw new CliError('data', `a template ${existing} already exists`, `choose another ${created}`);
+			}
+			session.show(templateNoun.json(created), () => [
+				`created ${created.id} (${name}); add a version with mailctl template push`,
+			]);
+		});
+
+	template
+		.verb('update <template>', 'Change the settings of a template; the value none clears a setting')
+		.sample('mailctl template update login-code --priority high --sensitive code')
+		.option('--topic <code>', 'default topic of its messages', unless(topicCode))
+		.option(
+			'--priority <priority>',
+			'priority of its messages if neither the send nor the topic sets one',
+			unless(oneOf('--priority', priorities)),
+		)
+		.option('--sensitive <names>', 'variables that are not stored, separated by commas', unless(variableNames))
+		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
+			const names = sensitive && (orNull(sensitive) ?? []);
+			const changes = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
+			const {id} = await chosenTemplate(session, key);
+			session.one(templateNoun, await session.perform(updateTemplate, {...changes, id}));
+		});
+
+	template
+		.verb('list', 'List templates, newest first')
+		.sample('mailctl template list')
+		.does(async session => {
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(templateNoun, await listTemplates(reader, workspaceId));
+		});
+
+	template
+		.verb('show <template>', 'Show a template, by id or name')
+		.sample('mailctl template show receipt')
+		.does<object, [string]>(async (session, _options, key) => {
+			const row = await chosenTemplate(session, key);
+			const reader = await session.reader();
+			const versions = await listVersions(reader, row.row_id);
+			const latest = row.latest_version;
+			const newest = latest === null ? undefined : await findVersion(reader, row.row_id, latest);
+			const variants = newest ? await listVariants(reader, newest.id) : [];
+			showTemplate(session, row, versions, {sample: null, layout: null, ...newest, variants});
+		});
+
+	template
+		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or nothing')
+		.sample('mailctl template push templates --dry-run')
+		.option('--dry-run', 'print the changes without making them')
+		.does<{dryRun?: boolean}, [string]>(push);
+
+	template
+		.verb('pull <dir>', 'Write the newest versions as template folders')
+		.sample('mailctl template pull templates --dry-run')
+		.option('--dry-run', 'print the changes without making them')
+		.yesOption()
+		.does<PullOptions, [string]>(pull);
+
+	template
+		.verb('rollback <template> <version>', 'Save an old version as the newest again')
+		.sample('mailctl template rollback receipt 3')
+		.does<object, [string, string]>(rollback);
+
+	template
+		.verb('preview <template>', 'Render the newest version')
+		.sample('mailctl template preview receipt --locale de --data sample.json --out receipt.html')
+		.option('--locale <tag>', 'language of the recipient', locale)
+		.option('--timezone <zone>', 'zone of the recipient', timezone)
+		.option('--data <file>', 'JSON file of variables instead of the sample; - is standard input')
+		.option('--out <file>', 'write the HTML to this file')
+		.option('--content-id <id>', 'content id of an attachment of the send; repeatable', collect)
+		.does<PreviewOptions, [string]>(preview);
+
+	template
+		.verb('delete <template>', 'Delete a template; messages accepted with it are still sent')
+		.sample('mailctl template delete receipt --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
+			const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
+			await session.confirm(`Delete the template ${name}?`, yes);
+			await session.write(trx => removeTemplate(trx, session.tools, workspaceId, id));
+			session.show({id, name, deleted: true}, () => [`deleted ${id} (${name})`]);
+		});
+}
+
+/** Finds a template by id or name. Throws bad data (65). */
+export async function chosenTemplate(session: Session, key: string): Promise<Template> {
+	const id = await session.idOf('tpl', key);
+	const {id: workspaceId} = await session.workspace();
+	const row = await findTemplate(await session.reader(), workspaceId, id === undefined ? {name: key} : {id});
+	if (!row) {
+		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
+	}
+	return row;
+}
+
+async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
+	const version = count('VERSION', 1, 2 ** 31 - 1)(text);
+	const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
+	const saved = await session.write(trx => rollBack(trx, session.tools, {workspaceId, id, version}));
+	if (saved === undefined) {
+		throw new CliError('data', `${name} has no version ${version}`, `see mailctl template show ${id}`);
+	}
+	if (saved === 'newest') {
+		throw new CliError('data', `version ${version} of ${name} is already the newest`, 'choose an older one');
+	}
+	session.show({id, name, version: saved.version, restored: version}, () => [
+		`saved version ${saved.version} of ${id} (${printable(name)}), equal to version ${version}`,
+	]);
+}
+
+async function preview(session: Session, options: PreviewOptions, key: string): Promise<void> {
+	const template = await chosenTemplate(session, key);
+	const workspace = await session.workspace();
+	const data = options.data === undefined ? null : writeExact(await readVariables(options.data));
+	const {previewTemplate} = await import('./versions.ts');
+	const {renderInWorker} = await import('../../compose/render/in-worker.ts');
+	const rendered = await previewTemplate(await session.reader(), {
+		workspace,
+		template,
+		version: null,
+		data,
+		locale: options.locale ?? null,
+		timezone: options.timezone ?? null,
+		render: renderInWorker,
+	});
+	if (!rendered) {
+		throw new CliError('data', `the template ${key} has no version`, 'save one with mailctl template push');
+	}
+	if (!rendered.ok) {
+		throw new CliError('data', `the template fails at ${rendered.message}`, 'fix it or its variables');
+	}
+	const {subject, html, text} = rendered;
+	const warnings = cidWarnings(html, options.contentId ?? []);
+	if (options.out !== undefined) {
+		await writeFile(options.out, html);
+	}
+	session.show({subject, html, text, ...(warnings.length > 0 && {warnings})}, () => [
+		`Subject: ${printable(subject)}`,
+		'',
+		...text.trimEnd().split('\n').map(printable),
+		'',
+		...warnings.map(warning => `Warning: ${printable(warning)}.`),
+		options.out === undefined ? 'For the HTML, use --out FILE or --json.' : `The HTML is in ${options.out}.`,
+	]);
+}
+
+export const templateNoun: Noun<Template> = {
+	none: 'no templates; save a folder with mailctl template push',
+	json: row => ({
+		id: row.id,
+		name: row.name,
+		version: row.latest_version,
+		...settingsView(row),
+		built_in: isBuiltIn(row),
+		created_at: row.created_at,
+		updated_at: row.updated_at,
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'NAME', name: 'name', cell: row => (isBuiltIn(row) ? `${row.name} (built in)` : row.name), cut: true},
+		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
+		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
+		{name: 'topic', cell: row => row.topic ?? undefined},
+		{name: 'priority', cell: row => row.priority ?? undefined},
+		{name: 'sensitive', cell: row => (row.sensitive.length === 0 ? undefined : row.sensitive.join(', '))},
+		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},
+	],
+};
+
+export function showTemplate(
+	session: Session,
+	row: Template,
+	versions: readonly ListedVersion[],
+	{variants, sample, layout}: Pick<TemplateVersion, 'sample' | 'layout'> & {variants: readonly TemplateVariant[]},
+): void {
+	const json = {
+		variants: variants.map(variant => {
+			const {locale, subject, text = null, ...body} = variantSource(variant);
+			return {locale, subject, ...body, text};
+		}),
+		layout,
+		sample: sample === null ? null : parseExact(sample),
+		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
+	};
+	const lines = [
+		...(layout ? ['', `Layout ${layout}`] : []),
+		'',
+		...table<TemplateVariant>(
+			[
+				{title: 'LOCALE', cell: variant => variant.locale ?? 'default'},
+				{title: 'BODY', cell: variant => variant.kind},
+				{title: 'TEXT', cell: variant => (variant.text_source === null ? 'from HTML body' : 'own')},
+				{title: 'SUBJECT', cell: variant => variant.subject, cut: true},
+			],
+			variants,
+			session.terminal.width,
+		),
+		'',
+		...table<ListedVersion>(
+			[
+				{title: 'VERSION', cell: version => version.version, right: true},
+				{title: 'SAVED (UTC)', cell: version => shortTime(version.created_at)},
+			],
+			versions,
+			session.terminal.width,
+		),
+	];
+	session.one(templateNoun, row, {json, lines});
+}
+
+type PullOptions = {dryRun?: boolean; yes?: boolean};
+
+/** A template and the plan for its folder, which is `null` if the template has no version yet. */
+type Pulled = {
+	readonly template: Pick<Template, 'name' | 'latest_version'> & {readonly id: string | null};
+	readonly plan: Plan | null;
+};
+
+/** Writes the newest versions as template folders. Asks before it changes existing files. */
+async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
+	const reader = await session.reader();
+	const pulled: Pulled[] = [];
+	for (const [template, into] of await readFolders(session, reader, folder)) {
+		pulled.push({template, plan: await readPlan(reader, template, into)});
+	}
+	if (!existsSync(path.join(folder, 'template.json'))) {
+		const {id} = await session.workspace();
+		const layouts = await readLayouts(reader, id, await listLayouts(reader, id));
+		for (const plan of await planLayouts(folder, layouts)) {
+			const name = path.relative(folder, plan.folder);
+			pulled.push({template: {id: null, name, latest_version: null}, plan});
+		}
+	}
+	const losses = pulled.flatMap(({plan}) => (plan ? findLosses(plan) : []));
+	if (!dryRun) {
+		if (losses.length > 0) {
+			for (const {file, change} of yes ? [] : losses) {
+				session.terminal.warn(`mailctl: ${file} would be ${change}`);
+			}
+			await session.confirm('Change existing files?', yes);
+		}
+		for (const {plan} of pulled) {
+			await (plan && carryOut(plan));
+		}
+	}
+	show(session, pulled, dryRun);
+}
+
+/** Pairs each template with its folder: `folder` itself if it is a template's folder, else a subfolder per template. */
+async function readFolders(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
+	const {id: workspaceId} = await session.workspace();
+	if (existsSync(path.join(folder, 'template.json'))) {
+		const name = path.basename(path.resolve(folder));
+		const row = await findTemplate(reader, workspaceId, {name});
+		if (!row) {
+			throw new CliError(
+				'data',
+				`there is no template ${name}, which is the name of the folder`,
+				'see mailctl template list',
+			);
+		}
+		return [[row, folder]];
+	}
+	const templates = (await listTemplates(reader, workspaceId))
+		.filter(template => !isBuiltIn(template))
+		.sort((a, b) => (a.name < b.name ? -1 : 1));
+	const unfit = templates.flatMap(({id, name}) => {
+		const problem = folderNameProblem(name);
+		return problem === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${problem}`];
+	});
+	if (unfit.length > 0) {
+		throw new CliError(
+			'data',
+			'nothing was written',
+			'create these templates under other names and delete the old ones',
+			unfit,
+		);
+	}
+	return templates.map(template => [template, path.join(folder, template.name)]);
+}
+
+async function readPlan(
+	reader: Knex,
+	{id, row_id: rowId, latest_version: latest, ...settings}: Template,
+	folder: string,
+): Promise<Plan | null> {
+	const version = latest === null ? undefined : await findVersion(reader, rowId, latest);
+	if (!version) {
+		return null;
+	}
+	const variants = (await listVariants(reader, version.id)).map(variantSource);
+	// A generated id is left out: in another installation, the template may already have a different one.
+	const {sample, layout} = version;
+	const files = folderFiles({id: id === rowId ? null : id, layout, settings, variants, sample});
+	return await planPull(folder, files);
+}
+
+function findLosses({folder, steps}: Plan): FileChange[] {
+	return steps
+		.filter(({change}) => change === 'replaced' || change === 'removed')
+		.map(({file, change}) => ({file: path.join(folder, file), change}));
+}
+
+function show(session: Session, pulled: readonly Pulled[], isDryRun: boolean): void {
+	const json = pulled.map(({template, plan}) => ({
+		id: template.id,
+		name: template.name,
+		version: template.latest_version,
+		folder: plan?.folder ?? null,
+		files: (plan?.steps ?? []).map(({file, change}) => ({file, change})),
+	}));
+	session.show(json, () =>
+		table<Pulled>(
+			[
+				{title: 'NAME', cell: ({template}) => template.name, cut: true},
+				{title: 'VERSION', cell: ({template}) => template.latest_version, right: true},
+				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, isDryRun) : 'no version yet')},
+			],
+			pulled,
+			session.terminal.width,
+		),
+	);
+}
+
+function counted({steps}: Plan, isDryRun: boolean): string {
+	const counts = (['written', 'replaced', 'removed'] as const).flatMap(change => {
+		const count = steps.filter(step => step.change === change).length;
+		return count === 0 ? [] : [`${count} ${change}`];
+	});
+	return counts.length === 0 ? 'no change' : `${isDryRun ? 'would be: ' : ''}${counts.join(', ')}`;
+}

@@ -1,0 +1,92 @@
+import path from 'node:path';
+import type {Knex} from 'knex';
+import {maxDiffLines, unifiedDiff} from '../../kit/diff.ts';
+import {
+	findTemplate,
+	findVersion,
+	listVariants,
+	type TemplateSettings,
+	type TemplateVariant,
+} from './store.ts';
+import type {Change} from './layouts.ts';
+import {isContent, type Saved} from './versions.ts';
+
+/** The effect of a change on one template. */
+export type Foreseen = Omit<Saved, 'id'> & {
+	readonly id: string | null;
+	/** The variants of the newest version, and those of the next one. */
+	readonly variants: readonly [before: readonly TemplateVariant[], after: readonly TemplateVariant[]];
+};
+
+/**
+ * Yields the effect of a change on each template, one at a time because all sources together may be too large for
+ * memory.
+ */
+export async function* foresee(
+	reader: Knex,
+	workspaceId: string,
+	{templates, users}: Pick<Change, 'templates' | 'users'>,
+): AsyncGenerator<Foreseen> {
+	for (const {id, name, settings, ...content} of [...templates, ...users]) {
+		const found = await findTemplate(reader, workspaceId, {name});
+		const latest = found?.latest_version ?? 0;
+		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
+		const isNext = !(newest && isContent(newest, content));
+		const before = isNext && newest ? await listVariants(reader, newest.id) : [];
+		const isOther = settings !== undefined && settingsText(found) !== settingsText(settings);
+		const variants = [before, isNext ? content.variants : []] as const;
+		const version = isNext ? latest + 1 : latest;
+		yield {id: found?.id ?? id, name, version, changed: isNext || isOther, variants};
+	}
+}
+
+const settingsText = ({topic = null, priority = null, sensitive = []}: Partial<TemplateSettings> = {}): string =>
+	JSON.stringify([topic, priority, sensitive]);
+
+/** The maximum length of all diffs together, in characters. */
+const maxLength = 1024 * 1024;
+
+/** Runs work that takes tens of milliseconds. The API and the dashboard interleave it with other requests. */
+type Slice = <Result>(work: () => Result) => Promise<Result>;
+
+/** Writes a diff for each template of a change, up to a total length. */
+export class Diffs {
+	readonly #slice: Slice;
+	#left = maxLength;
+
+	constructor(slice: Slice = async work => work()) {
+		this.#slice = slice;
+	}
+
+	/**
+	 * Returns a unified diff of the sources, with layouts and partials resolved, one language at a time. It is empty if
+	 * nothing differs, and a sentence instead of a diff if it would be too long.
+	 */
+	async write({name, version, variants: [before, after]}: Foreseen): Promise<string> {
+		const [old, fresh] = [filesOf(name, before), filesOf(name, after)];
+		const parts: string[] = [];
+		let lines = 0;
+		for (const file of new Set([...old.keys(), ...fresh.keys()])) {
+			const [from, to] = [old.get(file), fresh.get(file)];
+			const title = [version - 1, version].map(number => `${file} (version ${number})`) as [string, string];
+			const names: [string, string] = from === undefined ? ['/dev/null', title[1]] : title;
+			const part = this.#left > 0 ? await this.#slice(() => unifiedDiff(names, from ?? '', to ?? '')) : null;
+			lines += part === null ? maxDiffLines + 1 : part.split('\n').length;
+			this.#left -= part?.length ?? 0;
+			if (part === null || lines > maxDiffLines || this.#left < 0) {
+				return `The diff of ${name} is not shown: it has more than ${maxDiffLines} lines, or all diffs have more than 1 MiB.\n`;
+			}
+			parts.push(part);
+		}
+		return parts.join('');
+	}
+}
+
+/** Returns the sources by file name. */
+const filesOf = (name: string, variants: readonly TemplateVariant[]): ReadonlyMap<string, string> =>
+	new Map(
+		variants.flatMap(({locale, kind, source, text_source: text}) => {
+			const own = path.join(name, locale === null ? 'body' : `body.${locale}`);
+			return [[`${own}.${kind}`, source] as const, ...(text === null ? [] : [[`${own}.txt`, text] as const])];
+		}),
+	);

@@ -1,0 +1,209 @@
+import type {Knex} from 'knex';
+import {foresee} from './layout-changes.ts';
+import {type Change, describeUsers, planChange, readKnown, removeLayout, saveChange} from './layouts.ts';
+import {createTurns} from '../../api/turns.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {notFound} from '../operation.ts';
+import {filesOf, keyOf, type Layout, layoutName} from '../../compose/render/layouts.ts';
+import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
+import {act, code, count, input, join, nothing, opened, section, select, table, textarea, time} from '../../dashboard/markup.ts';
+import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {changesBetween} from './compare-page.ts';
+
+const path = '/layouts';
+/** Templates with changes on the page before a layout is saved; of the others it has the names. */
+const maxShown = 20;
+
+const kinds = [
+	{value: 'layout', label: 'Layout: around the body of a template'},
+	{value: 'partial', label: 'Partial: a piece that templates and layouts name'},
+];
+
+/** What a new one begins with. */
+const first = {
+	layout: () => ({
+		'body.mjml': `<mjml>
+  <mj-body>
+    {{ content }}
+    <mj-section><mj-column><mj-text>{{ workspace.name }}</mj-text></mj-column></mj-section>
+  </mj-body>
+</mjml>
+`,
+	}),
+	partial: (name: string) => ({[`${name}.liquid`]: '<mj-text>{{ workspace.name }}</mj-text>\n'}),
+} as const;
+
+/** What templates share: layouts and partials, with what a change of one does to the templates that use it. */
+export function layoutPages({reader, change}: DashboardParts): readonly Route[] {
+	const turns = createTurns();
+
+	async function list({workspace, form, now, may}: Visit, problem: string | null = null): Promise<Answer> {
+		const known = await readUses(reader, workspace.id);
+		const content = table<(typeof known.layouts)[number]>({
+			label: 'Layouts and partials',
+			link: row => `${path}/${keyOf(row)}`,
+			columns: [
+				{title: 'Name', cell: row => row.name},
+				{title: 'Kind', cell: row => row.kind},
+				{title: 'Used by', cell: row => describeUsers(known, row).join(', ') || 'nothing yet', cut: true},
+				{title: 'Changed', cell: row => time(row.updated_at, now), right: true, wide: true},
+			],
+			rows: known.layouts,
+			empty: html`<p>No layouts yet.</p><p>A layout is what your mails have around their bodies; a partial is a piece that they share. Make one here, or push a folder with <code>_layouts</code> and <code>_partials</code>.</p>`,
+		});
+		const fields = join([
+			select({name: 'kind', label: 'Kind', value: form.get('kind') ?? 'layout'}, kinds),
+			input({name: 'name', label: 'Name', value: form.get('name') ?? '', placeholder: 'main', required: true}),
+		]);
+		const actions = may('operator') ? opened('New layout', act({to: path, label: 'Write it', fields})) : nothing;
+		return {kind: 'page', place: 'layouts', title: 'Layouts', problem, actions, content};
+	}
+
+	async function begin({form, ...visit}: Visit): Promise<Answer> {
+		const name = form.get('name')?.trim() ?? '';
+		const kind = form.get('kind') === 'partial' ? 'partial' : 'layout';
+		if (!layoutName.test(name)) {
+			wrong('The name must have 1 to 64 letters, digits, hyphens and underscores.');
+		}
+		const stored = await findLayout(reader, visit.workspace.id, {kind, name});
+		const files = Object.entries(stored?.files ?? first[kind](name)).map(([file, text]): [string, string] => [
+			`file:${file}`,
+			text,
+		]);
+		return await show({...visit, form: new URLSearchParams(files), params: {kind, name}});
+	}
+
+	/** The one that the path names, as it is or as the form has it. */
+	async function show(visit: Visit, problem: string | null = null, changes: Html | null = null): Promise<Answer> {
+		const {layout, isSaved} = await chosen(visit);
+		const users = describeUsers(await readUses(reader, visit.workspace.id), layout);
+		const mayAct = visit.may('operator');
+		return {
+			kind: 'page',
+			place: 'layouts',
+			title: `${layout.kind === 'layout' ? 'Layout' : 'Partial'} ${layout.name}`,
+			problem,
+			actions: html`<a class="button" href="${path}">All layouts</a>`,
+			content: html`<p>${users.length === 0 ? 'Nothing uses it yet.' : `Used by ${users.join(', ')}.`}</p>${changes}${
+				mayAct ? editor(layout, changes !== null) : texts(layout)
+			}${
+				isSaved && users.length === 0 && mayAct
+					? section(
+							'Remove',
+							act({
+								to: `${path}/${keyOf(layout)}/delete`,
+								label: `Remove ${layout.name}`,
+								look: 'danger',
+							}),
+						)
+					: nothing
+			}`,
+		};
+	}
+
+	/** The layout that the path names as the form has it, else as it is saved. Throws that there is no such layout. */
+	async function chosen({workspace, params: {kind, name = ''}, form}: Visit) {
+		const isKind = kind === 'layout' || kind === 'partial';
+		const found = isKind ? await findLayout(reader, workspace.id, {kind, name}) : undefined;
+		const isTyped = [...form.keys()].some(field => field.startsWith('file:'));
+		if (!isKind || !(found || isTyped)) {
+			return notFound('layout', name);
+		}
+		const files = isTyped ? typed(form) : (found?.files ?? {});
+		const layout: Layout = {kind, name, files};
+		return {isSaved: found !== undefined, layout};
+	}
+
+	/** What saving the form would do. Throws what is wrong with it. */
+	async function planned(visit: Visit): Promise<Change> {
+		const {layout} = await chosen(visit);
+		const id = visit.workspace.id;
+		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
+		return result.ok
+			? result.change
+			: wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
+	}
+
+	async function review(visit: Visit): Promise<Answer> {
+		const plan = await planned(visit);
+		const shown: Html[] = [];
+		const rest: string[] = [];
+		for await (const {name, version, variants, changed} of foresee(reader, visit.workspace.id, plan)) {
+			if (changed && shown.length < maxShown) {
+				const [before, after] = variants.map(side => ({variants: side, sample: null}));
+				const parts = before && after ? await changesBetween(before, after) : [];
+				shown.push(section(`${name}: version ${version}`, join(parts)));
+			} else if (changed) {
+				rest.push(name);
+			}
+		}
+		const versions = shown.length + rest.length;
+		const what =
+			plan.layouts.length === 0
+				? 'Nothing differs from what is saved.'
+				: `Saving this makes ${count(versions)} new ${versions === 1 ? 'version' : 'versions'} of templates.`;
+		const notice = html`<div class="notice good" role="status"><p>${what}</p></div>`;
+		return await show(
+			visit,
+			null,
+			html`${notice}${shown}${rest.length > 0 ? html`<p>And of ${rest.join(', ')}.</p>` : nothing}`,
+		);
+	}
+
+	async function save(visit: Visit): Promise<Answer> {
+		const plan = await planned(visit);
+		const saved = await change(trx => saveChange(trx, visit.tools, visit.workspace.id, plan));
+		const versions = saved.map(({name, version}) => `${name} has version ${version} now`).slice(0, maxShown);
+		return go(path, [`Saved ${visit.params.name}`, ...versions].join('; '));
+	}
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const {kind, name = ''} = visit.params;
+		await change(trx => removeLayout(trx, visit.tools, visit.workspace.id, {kind: kind as Layout['kind'], name}));
+		return go(path, `Removed ${name}.`);
+	}
+
+	const one = `${path}/:kind/:name`;
+	const form = pageForms(show);
+	return [
+		page(path, list),
+		pageForms(list)(path, 'operator', begin),
+		page(one, show),
+		form(`${one}/review`, 'operator', review),
+		form(one, 'operator', save),
+		form(`${one}/delete`, 'operator', remove),
+	];
+}
+
+async function readUses(reader: Knex, workspaceId: string) {
+	return {layouts: await listLayouts(reader, workspaceId), users: await listLayoutUsers(reader, workspaceId)};
+}
+
+/** The files of the form. An empty one is left out. */
+function typed(form: URLSearchParams): Layout['files'] {
+	const written = [...form].filter(([field, text]) => field.startsWith('file:') && text.trim() !== '');
+	return Object.fromEntries(written.map(([field, text]) => [field.slice(5), text.replaceAll('\r\n', '\n')]));
+}
+
+function editor(layout: Layout, isReviewed: boolean): Html {
+	const to = `${path}/${keyOf(layout)}`;
+	const texts = filesOf(layout).map(file =>
+		textarea({name: `file:${file}`, label: file, value: layout.files[file] ?? ''}, layout.files[file] ? 18 : 3),
+	);
+	const again = html`<div class="actions"><button formaction="${to}/review">Show what would change</button></div>`;
+	const fields = join([...texts, ...(isReviewed ? [again] : [])]);
+	const mark =
+		layout.kind === 'layout'
+			? html`<p>${code('{{ content }}')} is where the body of a template goes.</p>`
+			: nothing;
+	return html`${mark}<div class="stack">${
+		isReviewed
+			? act({to, label: 'Save', fields})
+			: act({to: `${to}/review`, label: 'Show what would change', fields})
+	}</div>`;
+}
+
+const texts = ({files}: Layout): Html =>
+	join(Object.entries(files).map(([file, text]) => section(file, html`<pre>${text}</pre>`)));

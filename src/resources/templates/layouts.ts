@@ -1,0 +1,347 @@
+import path from 'node:path';
+import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
+import {layoutUses, partialsIn} from '../../mail/layout-uses.ts';
+import type {ActTools} from '../../mail/operator.ts';
+import {checkRoom} from '../workspaces/limits.ts';
+import {notFound, Refused} from '../operation.ts';
+import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
+import {compileAndCheck, defaultCompileTime} from '../../compose/render/in-worker.ts';
+import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../../compose/render/layouts.ts';
+import {maxSourceLength} from '../../compose/render/limits.ts';
+import type {Violation} from '../../compose/render/liquid-source.ts';
+import {recordAct} from '../audit/store.ts';
+import {bumpGeneration} from '../../store/changes.ts';
+import {
+	deleteLayout,
+	type LayoutUser,
+	type ListedLayout,
+	listLayouts,
+	listLayoutUsers,
+	putLayout,
+	readLayouts,
+} from './layouts-store.ts';
+import {findVersion, listVariants, type TemplateSettings} from './store.ts';
+import {
+	addVersion,
+	type Content,
+	isTooLargeVersion,
+	keepLayouts,
+	largestVersion,
+	type Named,
+	type Saved,
+	saveSettings,
+	saveTemplate,
+	storedVariant,
+	variantSource,
+} from './versions.ts';
+
+/** A template as its author wrote it. */
+export type Source = Named & {
+	readonly variants: readonly VariantSource[];
+	readonly sample: string | null;
+	readonly layout: string | null;
+	/** Set only if the source is a template folder. */
+	readonly settings?: TemplateSettings;
+};
+
+/** A template, compiled and ready to be saved. */
+export type ReadyTemplate = Named & Content & Pick<Source, 'settings'>;
+
+/** A snapshot of a workspace's layouts, partials and the templates that use them. Sources are read on demand. */
+export type Known = {
+	readonly layouts: readonly ListedLayout[];
+	readonly users: readonly LayoutUser[];
+	/** Reads the layouts with these keys and skips those that do not exist. */
+	readonly readLayouts: (keys: readonly string[]) => Promise<readonly Layout[]>;
+	readonly readSource: (user: LayoutUser) => Promise<Source>;
+};
+
+export const nothingKnown: Known = {
+	layouts: [],
+	users: [],
+	readLayouts: async () => [],
+	readSource: user => Promise.reject(new Error(`There is no template ${user.name}.`)),
+};
+
+/** Layouts and templates that are saved atomically. */
+export type Change = {
+	readonly before: readonly ListedLayout[];
+	/** Those that differ from `before`. */
+	readonly layouts: readonly Layout[];
+	readonly templates: readonly ReadyTemplate[];
+	/** Templates that get a new version because they use one of `layouts`. `after` is their newest version. */
+	readonly users: ReadonlyArray<ReadyTemplate & {readonly id: string; readonly after: number}>;
+};
+
+/**
+ * A change, or its problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` if the problem of
+ * a template is in another file.
+ */
+export type Planned =
+	| {readonly ok: true; readonly change: Change}
+	| {readonly ok: false; readonly problems: readonly string[]};
+
+export async function readKnown(reader: Knex, workspaceId: string): Promise<Known> {
+	return {
+		layouts: await listLayouts(reader, workspaceId),
+		users: await listLayoutUsers(reader, workspaceId),
+		readLayouts: keys => readLayouts(reader, workspaceId, keys.map(layoutKey)),
+		async readSource({id, row_id: rowId, name, version}) {
+			const found = await findVersion(reader, rowId, version);
+			const {layout, sample} = found ?? {layout: null, sample: null};
+			const variants = found ? await listVariants(reader, found.id) : [];
+			return {id, name, layout, sample, variants: variants.map(one => ({...variantSource(one), layout}))};
+		},
+	};
+}
+
+function layoutKey(key: string): Pick<Layout, 'kind' | 'name'> {
+	const [kind, name = ''] = key.split('/');
+	return {kind: kind as Layout['kind'], name};
+}
+
+const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(one => [keyOf(one), one.uses]));
+
+/** Compiles layouts and templates in a separate thread and returns the change that saves them. Writes nothing. */
+export async function planChange(
+	known: Known,
+	layouts: readonly Layout[],
+	sources: readonly Source[] = [],
+): Promise<Planned> {
+	const {layouts: before, users} = known;
+	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(one => [keyOf(one), one]));
+	const changed = layouts.filter(one => !isSame(one, stored.get(keyOf(one))));
+	const uses = new Map([...usesOf(before), ...layouts.map(one => [keyOf(one), partialsIn(textsOf(one))] as const)]);
+	const unfit = changed.flatMap(one => formProblem(one) ?? []);
+	if (unfit.length > 0) {
+		return {ok: false, problems: unfit};
+	}
+	const keys = new Set(changed.map(keyOf));
+	const affected = users.filter(
+		user =>
+			[...reachedFrom(user.uses, usesOf(before))].some(key => keys.has(key)) &&
+			!sources.some(source => source.name === user.name),
+	);
+	const read: Source[] = [];
+	for (const user of affected) {
+		read.push(await known.readSource(user));
+	}
+	const compiled = await compileTemplates([...sources, ...read], changed, {uses, read: withLayouts(known, layouts)});
+	return compiled.problems.length > 0
+		? {ok: false, problems: compiled.problems}
+		: {
+				ok: true,
+				change: {
+					before,
+					layouts: changed,
+					templates: compiled.ready.slice(0, sources.length),
+					users: affected.map((user, index) => ({
+						...(compiled.ready[sources.length + index] as ReadyTemplate),
+						id: user.id,
+						after: user.version,
+					})),
+				},
+			};
+}
+
+/** The partials that each layout or partial uses, and a function to read them. */
+type Layouts = {
+	readonly uses: ReadonlyMap<string, readonly string[]>;
+	readonly read: Known['readLayouts'];
+};
+
+/** Reads layouts from the store, except for the given ones, which take precedence. */
+const withLayouts =
+	({readLayouts: read}: Known, layouts: readonly Layout[]): Known['readLayouts'] =>
+	async keys => {
+		const own = layouts.filter(one => keys.includes(keyOf(one)));
+		const others = keys.filter(key => !own.some(one => keyOf(one) === key));
+		return [...own, ...(await read(others))];
+	};
+
+const textsOf = ({files}: Layout): readonly string[] => Object.values(files);
+
+/** Compiles variants with the layouts and partials that they use. */
+export async function compileWith(
+	{layouts, readLayouts: read}: Pick<Known, 'layouts' | 'readLayouts'>,
+	sources: readonly VariantSource[],
+): Promise<readonly CompileResult[]> {
+	return (await compileIn(sources, [], {uses: usesOf(layouts), read})).results;
+}
+
+/** Compiles everything in one thread, because loading MJML takes most of the time. */
+async function compileIn(
+	sources: readonly VariantSource[],
+	checked: readonly Layout[],
+	{uses, read}: Layouts,
+	timeoutMs = defaultCompileTime,
+) {
+	const own = sources.flatMap(({layout, mjml, html, text}) =>
+		layoutUses(layout || null, [mjml ?? html ?? '', text ?? '']),
+	);
+	const keys = reachedFrom([...checked.map(keyOf), ...own], uses);
+	return await compileAndCheck({sources, checked, layouts: await read([...keys])}, timeoutMs);
+}
+
+const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
+	JSON.stringify(Object.entries(files).sort()) === JSON.stringify(Object.entries(other?.files ?? {}).sort());
+
+/** Returns the problem with the name or files of a layout or partial, or `null`. */
+function formProblem(layout: Layout): string | null {
+	const {name, files} = layout;
+	if (!layoutName.test(name)) {
+		return `${fileOf(layout, '')}: a name has 1 to 64 letters, digits, hyphens and underscores`;
+	}
+	const [names, own] = [Object.keys(files), filesOf(layout)];
+	const odd = names.find(file => !own.includes(file));
+	if (odd !== undefined) {
+		return `${fileOf(layout, odd)}: must be ${own.join(', ')}`;
+	}
+	if (!names.some(file => !file.endsWith('.txt'))) {
+		return `${fileOf(layout, own[0] ?? '')}: is missing`;
+	}
+	const long = names.find(file => Buffer.byteLength(files[file] ?? '') > maxSourceLength);
+	return long === undefined ? null : `${fileOf(layout, long)}: is longer than ${maxSourceLength} octets`;
+}
+
+const placeText = (file: string, {line, column, message}: Pick<Violation, 'line' | 'column' | 'message'>): string =>
+	`${file}:${line}:${column}: ${message}`;
+
+async function compileTemplates(sources: readonly Source[], changed: readonly Layout[], layouts: Layouts) {
+	const all = sources.flatMap(({variants}) => variants);
+	const {problems: faults, results} =
+		all.length + changed.length === 0
+			? {problems: [], results: []}
+			: await compileIn(all, changed, layouts, defaultCompileTime + 500 * all.length);
+	const unfit = changed.flatMap((one, index) =>
+		(faults[index] ?? []).map(({file = fileOf(one, ''), ...place}) => placeText(file, place)),
+	);
+	if (unfit.length > 0) {
+		return {ready: [], problems: unfit};
+	}
+	const byVariant = new Map(all.map((variant, index) => [variant, results[index]]));
+	const problems: string[] = [];
+	const ready = sources.map(({id, name, variants, settings, sample, layout}): ReadyTemplate => {
+		const stored = variants.flatMap(variant => {
+			const result = byVariant.get(variant);
+			problems.push(...(result?.ok === false ? result.violations : []).map(each => placeIn(name, variant, each)));
+			return result?.ok ? [storedVariant(variant, result)] : [];
+		});
+		if (isTooLargeVersion(stored)) {
+			const tooLong = `has more than ${largestVersion} characters in all languages, including the compiled output`;
+			problems.push(`${name}: ${tooLong}: shorten or remove a language`);
+		}
+		return {id, name, variants: stored, ...(settings && {settings}), sample, layout};
+	});
+	return {ready, problems: [...new Set(problems)]};
+}
+
+/** Returns a problem of a template with its location, for people. */
+function placeIn(template: string, {locale}: VariantSource, {field, file, ...place}: Violation): string {
+	const settings = path.join(template, 'template.json');
+	if (file !== undefined) {
+		return `${template}: ${placeText(file, place)}`;
+	}
+	if (field === 'layout') {
+		return `${settings}: ${place.message}`;
+	}
+	if (field === 'subject') {
+		return `${settings}: subject${locale ? ` of ${locale}` : ''}, column ${place.column}: ${place.message}`;
+	}
+	const own = `body${locale ? `.${locale}` : ''}.${field === 'text' ? 'txt' : field}`;
+	return placeText(path.join(template, own), place);
+}
+
+/**
+ * Throws `LimitReached` if the new layouts and partials would exceed the limit. The result is exact only in the
+ * transaction that saves them.
+ */
+export async function checkLayoutRoom(
+	trx: Knex,
+	tools: Pick<ActTools, 'clock'>,
+	workspaceId: string,
+	{before, layouts}: Pick<Change, 'before' | 'layouts'>,
+): Promise<void> {
+	const known = new Set(before.map(keyOf));
+	const added = layouts.filter(one => !known.has(keyOf(one))).length;
+	if (added > 0) {
+		await checkRoom(trx, tools, workspaceId, 'layouts', added);
+	}
+}
+
+/**
+ * Saves a change. `changed` is `false` for templates whose newest version is already identical. Throws `Refused` if the
+ * store has changed since the change was planned.
+ */
+export async function saveChange(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	{before, layouts, templates, users}: Change,
+): Promise<Saved[]> {
+	await checkLayoutRoom(trx, tools, workspaceId, {before, layouts});
+	await keepLayouts(trx, workspaceId, before);
+	for (const layout of layouts) {
+		const last = before.find(one => keyOf(one) === keyOf(layout))?.updated_at;
+		// Plans compare this time, so two changes within a millisecond must get different ones.
+		const at = Math.max(tools.clock.now(), last === undefined ? 0 : Date.parse(last) + 1);
+		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(at)});
+		await recordAct(trx, tools, {action: 'layout.saved', workspaceId, target: keyOf(layout)});
+	}
+	const saved: Saved[] = [];
+	for (const {settings, ...template} of templates) {
+		const one = await saveTemplate(trx, tools, {workspaceId, ...template});
+		const set = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, settings: settings}));
+		saved.push({...one, changed: one.changed || set?.isChanged === true});
+	}
+	for (const {name, after, ...user} of users) {
+		const version = await addVersion(trx, tools, {workspaceId, after, ...user});
+		if (typeof version !== 'object') {
+			const wrong = `the template ${name} was changed in the meantime`;
+			throw new Refused('conflict', {
+				wrong,
+				next: 'try again',
+				api: `The template ${name} was changed in the meantime. Try again.`,
+			});
+		}
+		saved.push({id: user.id, name, version: version.version, changed: true});
+	}
+	return saved;
+}
+
+/** Removes a layout or partial. Throws `Refused` if it is in use or does not exist. */
+export async function removeLayout(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	layout: Pick<Layout, 'kind' | 'name'>,
+): Promise<void> {
+	await listLayouts(trx, workspaceId, {lock: true});
+	const names = describeUsers(await readKnown(trx, workspaceId), layout);
+	if (names.length > 0) {
+		const wrong = `${names.join(', ')} ${names.length === 1 ? 'uses' : 'use'} the ${layout.kind} ${layout.name}`;
+		throw new Refused('conflict', {
+			wrong,
+			next: 'save them without it first',
+			api: `${wrong}. Save them without it first.`,
+		});
+	}
+	if (!(await deleteLayout(trx, workspaceId, layout))) {
+		notFound(layout.kind, layout.name);
+	}
+	await recordAct(trx, tools, {action: 'layout.removed', workspaceId, target: keyOf(layout)});
+	await bumpGeneration(trx);
+}
+
+/** Returns the names of the templates, and the keys of the layouts and partials, whose newest version uses a layout. */
+export function describeUsers(
+	{layouts, users}: Pick<Known, 'layouts' | 'users'>,
+	layout: Pick<Layout, 'kind' | 'name'>,
+): string[] {
+	const key = keyOf(layout);
+	const uses = usesOf(layouts);
+	const reaches = (keys: readonly string[]) => reachedFrom(keys, uses).has(key);
+	const within = layouts.filter(one => keyOf(one) !== key && reaches(one.uses));
+	return [...users.filter(user => reaches(user.uses)).map(({name}) => name), ...within.map(keyOf)];
+}

@@ -1,0 +1,382 @@
+import type {Knex} from 'knex';
+import {previewVariant, removeTemplate, rollBack} from './versions.ts';
+import {apiError} from '../../api/errors.ts';
+import {readSend} from '../../api/read-send.ts';
+import {createTurns} from '../../api/turns.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseExact} from '../../kit/exact-json.ts';
+import {isTemplateId} from '../../mail/ids.ts';
+import {notFound} from '../operation.ts';
+import {updateTemplate} from './rules.ts';
+import {renderInWorker} from '../../compose/render/in-worker.ts';
+import {listSenders, type Sender} from '../domains/store.ts';
+import {
+	findTemplate,
+	findVersion,
+	type ListedVersion,
+	listSubjects,
+	listVariants,
+	pageVersions,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from './store.ts';
+import {listTopics} from '../topics/store.ts';
+import {pager} from '../../dashboard/lists.ts';
+import {mailContent, mailFrame, textContent} from '../../dashboard/mail-frame.ts';
+import {
+	act,
+	badge,
+	chip,
+	chipRow,
+	copyable,
+	emptyNote,
+	facts,
+	hidden,
+	input,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	select,
+	table,
+	time,
+	toHref,
+} from '../../dashboard/markup.ts';
+import {checkTyped, operationForms, pageForms} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {settingsForm, settingsIn} from './settings-page.ts';
+
+const versionsPerPage = 20;
+const maxTopics = 1000;
+
+/** One template: how it looks, its versions, and what one may do with it. */
+export function templatePages(parts: DashboardParts): readonly Route[] {
+	const {reader, change} = parts;
+	const turns = createTurns();
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const template = await chosenTemplate(reader, visit);
+		const {query, now, may} = visit;
+		const saved = await findSaved(reader, template, query.get('version'));
+		const content = saved
+			? html`${head(template, saved, visit)}${look(template, saved, query)}${await versions(template, visit)}`
+			: emptyNote(
+					html`<p>${template.latest_version === null ? 'Nothing was saved yet.' : 'There is no such version.'}</p><p><a href="/templates/${template.id}/edit">Write it</a>, or push its folder: <code>mailctl template push</code></p>`,
+				);
+		return {
+			kind: 'page',
+			place: 'templates',
+			title: template.name,
+			problem,
+			actions: may('operator') ? await actions(template, saved, visit) : nothing,
+			content: html`<div class="card">${facts([
+				['Id', copyable(template.id, 'the id')],
+				['Made', time(template.created_at, now)],
+				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
+			])}</div>${content}${may('operator') ? html`${settingsForm(template, await listTopics(reader, {workspaceId: visit.workspace.id, after: null, limit: maxTopics}))}${removal(template)}` : nothing}`,
+		};
+	}
+
+	async function actions(
+		{id, latest_version: latest}: Template,
+		saved: Saved | undefined,
+		{workspace, query}: Visit,
+	) {
+		const test =
+			saved && saved.version.version === latest
+				? opened('Send a test', testForm(id, saved, query, await listSenders(reader, workspace.id)))
+				: nothing;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${parseLanguage(query)}">Edit</a>`;
+	}
+
+	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
+		const before = versionNumber(query.get('before') ?? '');
+		const rows = await pageVersions(reader, template.row_id, {before, limit: versionsPerPage});
+		const subjects = await listSubjects(
+			reader,
+			rows.map(row => row.id),
+		);
+		const {id, latest_version: latest} = template;
+		const oldest = rows.at(-1)?.version ?? 1;
+		const listed = table<ListedVersion>({
+			label: 'Versions',
+			link: ({version}) => `/templates/${id}?version=${version}`,
+			columns: [
+				{
+					title: 'Version',
+					cell: ({version}) =>
+						html`${version}${version === latest ? html` ${badge('newest', 'good')}` : nothing}`,
+				},
+				{title: 'Saved', cell: row => time(row.created_at, now)},
+				{title: 'Subject', cell: row => name(subjects.get(row.id)?.[0]?.subject ?? ''), cut: true, wide: true},
+				{
+					title: 'Languages',
+					cell: row => (subjects.get(row.id) ?? []).map(({locale}) => localeName(locale)).join(', '),
+					cut: true,
+					wide: true,
+				},
+				{
+					title: 'Changes',
+					cell: ({version}) =>
+						version === 1
+							? html`<span class="soft">the first</span>`
+							: html`<a href="/templates/${id}/compare?from=${version - 1}&to=${version}">since ${version - 1}</a>`,
+				},
+				{
+					title: '',
+					cell: ({version}) => (version === latest || !may('operator') ? nothing : rollBackTo(id, version)),
+					right: true,
+				},
+			],
+			rows,
+			empty: html`<p>No older versions.</p>`,
+		});
+		const older = oldest > 1 ? String(oldest) : null;
+		return section('Versions', html`${listed}${pager(`/templates/${id}`, query, older, 'before')}`);
+	}
+
+	/** A saved version as a mail, for a frame. */
+	async function frame(visit: Visit): Promise<Answer> {
+		const {query, workspace} = visit;
+		const template = await chosenTemplate(reader, visit);
+		const {version, variants} = await chosenVersion(reader, template, query.get('version'));
+		const variant = chosenVariant(variants, query.get('locale')) ?? noTemplate();
+		const rendered = await previewVariant(version, variant, {
+			workspace,
+			data: null,
+			locale: variant.locale,
+			timezone: null,
+			render: job => turns(workspace.id, () => renderInWorker(job)),
+		});
+		if (!rendered.ok) {
+			return textContent(`The template fails at ${rendered.message}. Edit it, or its sample.`);
+		}
+		return query.get('part') === 'text'
+			? textContent(rendered.text)
+			: mailContent(rendered.html, query.get('images') === '1');
+	}
+
+	async function rollBackOne({params: {id = ''}, form, workspace, tools}: Visit): Promise<Answer> {
+		const version = versionNumber(form.get('version') ?? '') ?? 0;
+		const saved =
+			(await change(trx => rollBack(trx, tools, {workspaceId: workspace.id, id, version}))) ?? noTemplate();
+		const notice =
+			saved === 'newest'
+				? `Version ${version} is the newest already.`
+				: `Saved version ${saved.version}, equal to version ${version}. New messages use it.`;
+		return go(`/templates/${id}`, notice);
+	}
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const {id, name} = await chosenTemplate(reader, visit);
+		checkTyped(visit, name, `Nothing was deleted: type ${name} to delete it.`);
+		await change(trx => removeTemplate(trx, visit.tools, visit.workspace.id, id));
+		return go('/templates', `${name} is deleted. Mail accepted with it still goes out.`);
+	}
+
+	const path = '/templates/:id';
+	const form = pageForms(show);
+	return [
+		page(path, show),
+		page(`${path}/frame`, frame),
+		operationForms(parts, {path, show})(
+			updateTemplate,
+			`${path}/update`,
+			({id}) => go(`/templates/${id}`, 'Saved. Mail that is accepted from now on has it.'),
+			{read: settingsIn},
+		),
+		form(`${path}/rollback`, 'operator', rollBackOne),
+		form(`${path}/delete`, 'operator', remove, {fresh: true}),
+		testRoute(parts),
+	];
+}
+
+function parseLanguage(query: URLSearchParams): string {
+	const locale = query.get('locale');
+	return locale === null ? '' : `?locale=${encodeURIComponent(locale)}`;
+}
+
+/** Which version is shown; an older one says what to do with it. */
+function head({id, latest_version: latest}: Template, {version: {version}}: Saved, {may}: Visit): Html {
+	if (version === latest) {
+		return nothing;
+	}
+	return html`<div class="notice warn"><p>This is version ${version}. Messages are sent with version ${latest}: <a href="/templates/${id}/compare?from=${version}&to=${latest}">what changed since</a></p>${
+		may('operator') ? rollBackTo(id, version) : nothing
+	}</div>`;
+}
+
+function rollBackTo(id: string, version: number): Html {
+	const fields = hidden('version', version);
+	return act({to: `/templates/${id}/rollback`, label: `Roll back to ${version}`, fields, look: 'quiet'});
+}
+
+const ways = [
+	{value: '', label: 'Desktop'},
+	{value: 'phone', label: 'Phone'},
+	{value: 'text', label: 'Text'},
+	{value: 'source', label: 'Source'},
+];
+
+/** The mail as the version's sample makes it, or its source. */
+function look({id}: Template, {version, variants}: Saved, query: URLSearchParams): Html {
+	const variant = chosenVariant(variants, query.get('locale'));
+	if (!variant) {
+		return nothing;
+	}
+	const path = `/templates/${id}`;
+	const way = query.get('show') ?? '';
+	const languages = variants.map(one =>
+		chip(toHref(path, query, {locale: one.locale ?? ''}), localeName(one.locale), one === variant),
+	);
+	const images = query.get('images') === '1';
+	const shows = ways.map(({value, label}) => chip(toHref(path, query, {show: value || null}), label, value === way));
+	if (way === '' || way === 'phone') {
+		const href = toHref(path, query, {images: images ? null : '1'});
+		shows.push(chip(href, images ? 'Hide remote images' : 'Show remote images'));
+	}
+	const asked = new URLSearchParams({version: String(version.version), locale: variant.locale ?? ''});
+	if (way === 'text') {
+		asked.set('part', 'text');
+	}
+	if (images) {
+		asked.set('images', '1');
+	}
+	const shown =
+		way === 'source'
+			? source(variant, version)
+			: mailFrame({
+					path: `${path}/frame?${asked}`,
+					title: `Version ${version.version}, ${localeName(variant.locale)}, with the sample's variables`,
+					phone: way === 'phone',
+				});
+	return section(
+		`Version ${version.version}`,
+		html`${languages.length > 1 ? chipRow('Language', languages) : nothing}${facts([
+			['Subject', name(variant.subject)],
+			['Layout', version.layout && html`<a href="/layouts/layout/${version.layout}">${version.layout}</a>`],
+		])}${chipRow('Show', shows)}${shown}`,
+	);
+}
+
+function source({kind, source, text_source: text}: TemplateVariant, {sample}: TemplateVersion): Html {
+	return html`<h3>${kind === 'mjml' ? 'MJML' : 'HTML'}</h3><pre>${source}</pre>${
+		text === null ? nothing : html`<h3>Text</h3><pre>${text}</pre>`
+	}${sample === null ? nothing : html`<h3>Sample</h3><pre>${sample}</pre>`}`;
+}
+
+function removal({id, name}: Template): Html {
+	return section(
+		'Delete',
+		opened(
+			'Delete this template',
+			html`<p>Mail accepted with it still goes out. Its name is free again.</p>${act({to: `/templates/${id}/delete`, label: 'Delete it', look: 'danger', typed: name})}`,
+		),
+	);
+}
+
+/** Sends the newest version with its sample to one address: a message like any other, with every check of a send. */
+function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
+	async function send(visit: Visit): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const template = await chosenTemplate(reader, visit);
+		const {version, variants} = await chosenVersion(reader, template, null);
+		const [from, locale] = [form.get('from') ?? '', form.get('locale') ?? ''];
+		const to = form.get('to')?.trim() ?? '';
+		const data = parseExact(version.sample ?? '{}');
+		const body = {from, to, templateId: template.id, data, ...(locale !== '' && {locale})};
+		const refused = (why: string): Answer => ({
+			kind: 'page',
+			place: 'templates',
+			title: `Send a test of ${template.name}`,
+			problem: `Nothing was sent: ${why}`,
+			actions: html`<a class="button" href="/templates/${template.id}">Back to the template</a>`,
+			content: html`<div class="card stack">${testAct(template.id, {variants, from, senders: [from], locale, to})}</div>`,
+		});
+		const read = readSend(body, {workspaceId: workspace.id, mode: 'live'}, tools.clock.now());
+		if (!read.ok) {
+			return refused((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
+		}
+		const accepted = mayAccept()
+			? await accept.single({...read.send, by: tools.operator}, null)
+			: ({ok: false, code: 'unavailable'} as const);
+		return accepted.ok
+			? go(`/messages/${accepted.id}`, `Version ${version.version} is on its way to ${to}.`)
+			: refused(apiError(accepted.code).message);
+	}
+
+	return {method: 'POST', path: '/templates/:id/test', role: 'operator', answer: send};
+}
+
+/** The form; without a sender that may send, what to do first. */
+function testForm(id: string, {variants}: Saved, query: URLSearchParams, senders: readonly Sender[]): Html {
+	const able = senders.filter(
+		({verified_at: verified, disabled_at: disabled}) => verified !== null && disabled === null,
+	);
+	const [first] = able;
+	if (!first) {
+		return html`<p>There is no verified sender yet. <a href="/domains">Add a domain and a sender</a> first.</p>`;
+	}
+	const addresses = able.map(({address}) => address);
+	const locale = query.get('locale') ?? variants[0]?.locale ?? '';
+	return html`<div class="stack">${testAct(id, {variants, from: first.address, senders: addresses, locale, to: ''})}</div>`;
+}
+
+type Fields = Pick<Saved, 'variants'> & {
+	readonly from: string;
+	readonly senders: readonly string[];
+	readonly locale: string;
+	readonly to: string;
+};
+
+function testAct(id: string, {variants, from, senders, locale, to}: Fields): Html {
+	const languages = variants.map(one => ({value: one.locale ?? '', label: localeName(one.locale)}));
+	const fields = join([
+		input({name: 'to', label: 'To', value: to, type: 'email', required: true}),
+		select(
+			{name: 'from', label: 'From', value: from},
+			senders.map(address => ({value: address, label: address})),
+		),
+		...(languages.length > 1 ? [select({name: 'locale', label: 'Language', value: locale}, languages)] : []),
+		html`<small>The newest version with its sample variables. It counts as a message.</small>`,
+	]);
+	return act({to: `/templates/${id}/test`, label: 'Send it', fields});
+}
+
+/** Throws that there is no such template, or version of it. */
+export const noTemplate = (): never => notFound('template', '', {page: 'There is no such template in this workspace.'});
+
+/** The one that a path names. */
+export async function chosenTemplate(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Template> {
+	return (isTemplateId(id) && (await findTemplate(reader, workspace.id, {id}))) || noTemplate();
+}
+
+/** A saved version with its variants. */
+export type Saved = {readonly version: TemplateVersion; readonly variants: readonly TemplateVariant[]};
+
+/** `text`: a version's number; empty or null: the newest. Undefined: the template has no such version. */
+export async function findSaved(reader: Knex, template: Template, text: string | null): Promise<Saved | undefined> {
+	const number = text ? versionNumber(text) : template.latest_version;
+	const version = number === null ? undefined : await findVersion(reader, template.row_id, number);
+	return version && {version, variants: await listVariants(reader, version.id)};
+}
+
+/** The same for pages that need one. */
+export const chosenVersion = async (reader: Knex, template: Template, text: string | null): Promise<Saved> =>
+	(await findSaved(reader, template, text)) ?? noTemplate();
+
+export const versionNumber = (text: string): number | null => (/^[1-9]\d{0,8}$/.test(text) ? Number(text) : null);
+
+/** How a variant is named: by its language, in queries the empty text for the default one. */
+export const localeName = (locale: string | null): string => locale ?? 'default';
+
+/** The variant that a query names; without a name the first. */
+export function chosenVariant(
+	variants: readonly TemplateVariant[],
+	locale: string | null,
+): TemplateVariant | undefined {
+	return variants.find(variant => variant.locale === (locale === '' ? null : locale)) ?? variants[0];
+}

@@ -1,0 +1,196 @@
+import type {Knex} from 'knex';
+import {replay} from './rules.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
+import {notFound} from '../operation.ts';
+import {listPosts, type StoredPost} from './queue-store.ts';
+import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from './store.ts';
+import {pager, sinceOf, timeChips, timeChoices} from '../../dashboard/lists.ts';
+import {live} from '../../dashboard/live.ts';
+import {
+	act,
+	badge,
+	type Choice,
+	chips,
+	code,
+	count,
+	facts,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	select,
+	type Table,
+	type Tone,
+	table,
+	time,
+	toHref,
+} from '../../dashboard/markup.ts';
+import {pageForms} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+
+const perPage = 50;
+
+const times = timeChoices(1, 4, 24, 168, 720);
+const statesAndAll: readonly Choice[] = [
+	{value: '', label: 'All'},
+	...deliveryStates.map(state => ({value: state, label: state})),
+];
+
+/** What was posted to an endpoint, which follows what happens, and the replay of many. */
+export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, {id, events}: Endpoint): Promise<Html> {
+	const to = `/webhooks/${id}`;
+	const after = query.get('after');
+	const page = {after, limit: perPage, state: stateOf(query.get('state')), since: sinceOf(query.get('hours'), now)};
+	const {rows, next} = await scanDeliveries(reader, id, page);
+	const isFiltered = page.state !== undefined || page.since !== undefined;
+	const empty = isFiltered
+		? html`<p>No delivery matches.</p><p><a href="${to}">Show all deliveries</a></p>`
+		: html`<p>Nothing was posted to this endpoint yet.</p><p>Send a test, or a message whose events it gets.</p>`;
+	const list = html`${table({...deliveryTable(to, now), rows, empty})}${pager(to, query, next)}`;
+	return section(
+		'Deliveries',
+		html`${chips('State', query, 'state', statesAndAll, to)}${timeChips('Time', query, to, times)}${live('deliveries', after === null ? toHref(to, query) : null, list)}`,
+		may('operator') ? html`<div class="actions">${opened('Replay many', replayForm(to, events))}</div>` : nothing,
+	);
+}
+
+/** The state that a query or form names. */
+export const stateOf = (text: string | null): DeliveryState | undefined => deliveryStates.find(state => state === text);
+
+function replayForm(to: string, events: Endpoint['events']): Html {
+	const fields = join([
+		select({name: 'hours', label: 'Events of', value: '24'}, times),
+		select({name: 'state', label: 'Deliveries that are', value: 'exhausted'}, statesAndAll),
+		select({name: 'event', label: 'Event', value: ''}, [
+			{value: '', label: 'All'},
+			...events.map(event => ({value: event, label: event})),
+		]),
+	]);
+	return html`<div class="stack"><p>They are posted again, each up to five times. They keep their ids, so your program can tell which it has seen.</p>${act(
+		{
+			to: `${to}/replay`,
+			label: 'Replay',
+			fields,
+		},
+	)}`;
+}
+
+/** The page of one delivery. */
+export function deliveryPages({reader, change, webhooks}: DashboardParts): readonly Route[] {
+	/** The one that a path names, below its endpoint. */
+	async function chosen({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
+		const delivery = isId('whd', id) ? await findDelivery(reader, workspace.id, id) : undefined;
+		return delivery?.endpointId === endpoint ? delivery : noDelivery(id);
+	}
+
+	async function show(visit: Visit): Promise<Answer> {
+		const {may, now} = visit;
+		const delivery = await chosen(visit);
+		const {id, endpointId, messageId, eventType, state, nextAttemptAt, createdAt} = delivery;
+		const {subject, mail} = aboutOf(delivery);
+		const to = `/webhooks/${endpointId}`;
+		return {
+			kind: 'page',
+			place: 'webhooks',
+			title: `${eventType}: ${plainName(subject)}`,
+			...(may('operator') && {actions: act({to: `${to}/deliveries/${id}/replay`, label: 'Replay'})}),
+			content: html`${live(
+				'delivery',
+				`${to}/deliveries/${id}`,
+				html`${facts([
+					['State', deliveryBadge(state)],
+					['Next attempt', nextAttemptAt && time(nextAttemptAt, now)],
+					['Message', messageId && html`<a href="/messages/${messageId}">${code(messageId)}</a>`],
+					['Received mail', mail && html`<a href="/received/${mail}">${code(mail)}</a>`],
+					['Endpoint', html`<a href="${to}">${code(endpointId)}</a>`],
+					['Id', code(id)],
+					['Created', time(createdAt, now)],
+				])}${section('Attempts', attempts(await listPosts(reader, id), now))}`,
+			)}${section('Body', html`<pre tabindex="0">${bodyText(delivery)}</pre>`)}`,
+		};
+	}
+
+	async function replayOne(visit: Visit): Promise<Answer> {
+		const {id, endpointId} = await chosen(visit);
+		if (!(await change(trx => replay(trx, visit.tools, visit.workspace.id, id)))) {
+			noDelivery(id);
+		}
+		webhooks.reportDue([endpointId]);
+		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'It is posted again now.');
+	}
+
+	const path = '/webhooks/:id/deliveries/:delivery';
+	return [page(path, show), pageForms(show)(`${path}/replay`, 'operator', replayOne)];
+}
+
+const noDelivery = (id: string): never => notFound('delivery', id, {page: 'This endpoint has no such delivery.'});
+
+function attempts(posts: readonly StoredPost[], now: number): Html {
+	return table<StoredPost>({
+		label: 'Attempts',
+		columns: [
+			{title: 'When', cell: ({at}) => time(at, now)},
+			{title: 'Answer', cell: ({status, error}) => answerText(status, error)},
+			{title: 'Response', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
+			{title: 'Took', cell: ({ms}) => `${count(ms)} ms`, right: true},
+		],
+		rows: posts.toReversed(),
+		empty: html`<p>It was not posted yet.</p>`,
+	});
+}
+
+/** The JSON in lines; the request has it in one. */
+function bodyText({body}: StoredDelivery): string {
+	const lines = JSON.stringify(JSON.parse(Buffer.from(body).toString()), null, 2).split('\n');
+	return lines.map(plainName).join('\n');
+}
+
+/** How deliveries of an endpoint are listed. */
+function deliveryTable(to: string, now: number): Omit<Table<StoredDelivery>, 'rows' | 'empty'> {
+	return {
+		label: 'Deliveries',
+		link: ({id}) => `${to}/deliveries/${id}`,
+		columns: [
+			{title: 'About', cell: row => name(aboutOf(row).subject), cut: true},
+			{title: 'Event', cell: ({eventType}) => eventType},
+			{title: 'State', cell: ({state}) => deliveryBadge(state)},
+			{title: 'Answer', cell: lastAnswer, cut: true, wide: true},
+			{title: 'Attempts', cell: ({attempts}) => count(attempts), right: true, wide: true},
+			{title: 'Created', cell: row => time(row.createdAt, now), right: true, wide: true},
+		],
+	};
+}
+
+const tones: Readonly<Record<DeliveryState, Tone>> = {
+	pending: 'busy',
+	delivered: 'good',
+	failed: 'warn',
+	exhausted: 'bad',
+};
+
+export const deliveryBadge = (state: DeliveryState): Html => badge(state, tones[state]);
+
+/** What came back at the last attempt. */
+export function lastAnswer({lastStatus, lastError}: Pick<StoredDelivery, 'lastStatus' | 'lastError'>): Html {
+	return lastStatus === null && lastError === null
+		? html`<span class="soft">not asked yet</span>`
+		: html`${answerText(lastStatus, lastError)}`;
+}
+
+/** The status, or why it is missing. */
+export const answerText = (status: number | null, error: string | null): string =>
+	status === null ? (error ?? 'no answer') : `answered ${status}`;
+
+/** Whom or what the event is about: the body is ours (`webhookBody`). A mail that came in has its sender alone. */
+function aboutOf({eventType, body}: StoredDelivery) {
+	const {recipient, detail = {}} = JSON.parse(Buffer.from(body).toString()) as {
+		readonly recipient: string | null;
+		readonly detail?: Readonly<Partial<Record<'id' | 'from' | 'envelope_from' | 'domain' | 'host', string | null>>>;
+	};
+	const subject = recipient || detail.from || detail.envelope_from || detail.domain || detail.host || 'no recipient';
+	return {subject, mail: (eventType === 'received' && detail.id) || null};
+}

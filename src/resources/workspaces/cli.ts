@@ -1,0 +1,427 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import {createRemoval, deleteWorkspace} from './delete-workspace.ts';
+import {
+	changeWorkspace,
+	checkDefaultTopic,
+	checkRetention,
+	createWorkspace,
+	pauseByInstallation,
+	resumeByInstallation,
+	type WorkspaceInput,
+} from './rules.ts';
+import {isMailable} from '../../config/derive.ts';
+import {maskPasswords} from '../../config/parsers.ts';
+import {openDataDir, writeUsedWorkspace} from '../../store/data-folder/data-dir.ts';
+import {toSettings} from '../apply/state.ts';
+import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
+import {defined} from '../../kit/collections.ts';
+import {takeSteps} from '../../kit/steps.ts';
+import {widestAttachments} from '../../mail/attachment-limits.ts';
+import {type Branding, readBranding} from '../../mail/branding.ts';
+import {hasPassword} from '../../mail/route.ts';
+import {readLimits} from '../../mail/workspace-limits.ts';
+import type {Vault} from '../../store/sealed.ts';
+import {hasWorkspace, listWorkspaces, type Workspace} from './store.ts';
+import {CliError} from '../../cli/fault.ts';
+import {readSecret} from '../../cli/files.ts';
+import {
+	changesIn,
+	colour,
+	count,
+	duration,
+	email,
+	label,
+	locale,
+	logoUrl,
+	none,
+	orNull,
+	route,
+	size,
+	timezone,
+	unless,
+	unlessDefault,
+} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {namedWorkspace, readDaemons, type Session} from '../../cli/session.ts';
+import {fields, grouped, type Noun, shortTime, duration as spell} from '../../cli/terminal-text.ts';
+import {addLimitOptions, type LimitOptions, limitsIn, limitsText} from './limits-cli.ts';
+import {readReputation, reputationFields, reputationView} from './reputation-cli.ts';
+
+type Options = {
+	readonly name?: string;
+	readonly locale?: string;
+	readonly timezone?: string;
+	readonly monthlyQuota?: number | typeof none;
+	/** Milliseconds. */
+	readonly queueLifetime?: number | typeof none;
+	readonly pool?: string | typeof none;
+	readonly route?: string | typeof none;
+	readonly defaultTopic?: string | typeof none;
+	readonly retentionDays?: number | typeof none;
+	readonly contentDays?: number | typeof none;
+	readonly maxAttachments?: number | typeof none;
+	/** Octets. */
+	readonly maxAttachmentSize?: number | typeof none;
+	readonly trackOpens?: boolean;
+	readonly trackClicks?: boolean;
+	readonly brandName?: string | typeof none;
+	readonly brandLogo?: string | typeof none;
+	readonly brandColor?: string | typeof none;
+	readonly brandSupport?: string | typeof none;
+} & LimitOptions;
+
+export function workspaceCommands(workspace: CliCommand): void {
+	settingOptions(
+		workspace.verb('create', 'Create a workspace').sample('mailctl workspace create --name acme'),
+		true,
+	).does<Options & {name: string}>(
+		async (session, options) => {
+			const input = await readInput(session, options);
+			const created = await session.write(trx =>
+				createWorkspace(trx, session.tools, {...input, name: options.name}),
+			);
+			await showWorkspace(session, created ?? nameTaken(options.name));
+		},
+		{makesStore: () => true},
+	);
+
+	workspace
+		.verb('list', 'List workspaces, newest first')
+		.sample('mailctl workspace list')
+		.does(async session => {
+			const rows = await listWorkspaces(await session.reader());
+			session.list(workspacesWith((await session.workspaceInUse())?.id), rows);
+		});
+
+	workspace
+		.verb('show [workspace]', 'Show a workspace')
+		.sample('mailctl workspace show acme')
+		.does<object, [string | undefined]>(async (session, _options, key) => {
+			await showWorkspace(session, await chosen(session, key));
+		});
+
+	workspace
+		.verb('use <workspace>', 'Set the default workspace of commands, stored in the data folder')
+		.sample('mailctl workspace use acme')
+		.does<object, [string]>(async (session, _options, key) => {
+			const {id, name} = await chosen(session, key);
+			const {dataDir, workspace: set} = session.storeSettings();
+			// With PostgreSQL, the data folder may not exist yet.
+			openDataDir({dataDir, asRoot: true});
+			writeUsedWorkspace(dataDir, id);
+			if (set !== null && set !== id && set !== name) {
+				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and takes precedence, unset it`);
+			}
+			session.show({id, name}, () => [`${name} (${id}) is now the default workspace of commands`]);
+		});
+
+	settingOptions(
+		workspace
+			.verb('update [workspace]', 'Change a workspace; the value none or default clears a setting')
+			.sample('mailctl workspace update acme --monthly-quota 50000'),
+		false,
+	).does<Options, [string | undefined]>(async (session, options, key) => {
+		const input = changesIn(await readInput(session, options));
+		const {id} = await chosen(session, key);
+		await checkDefaultTopic(await session.reader(), id, input);
+		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
+		await showWorkspace(session, changed ?? nameTaken(options.name));
+	});
+
+	workspace
+		.verb('pause [workspace]', 'Pause a workspace: refuse sends and hold queued messages')
+		.sample('mailctl workspace pause acme --reason "under review"')
+		.requiredOption(
+			'--reason <reason>',
+			'the reason, shown with the workspace and to callers of the API',
+			label('--reason'),
+		)
+		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
+			const row = await chosen(session, key);
+			await showWorkspace(
+				session,
+				await session.write(trx => pauseByInstallation(trx, session.tools, row, reason)),
+			);
+		});
+
+	workspace
+		.verb('resume [workspace]', 'Resume a workspace, including held messages; its reputation figures start over')
+		.sample('mailctl workspace resume acme')
+		.does<object, [string | undefined]>(async (session, _options, key) => {
+			const before = await chosen(session, key);
+			const after = await session.write(trx => resumeByInstallation(trx, session.tools, before.id));
+			if (after.reputation_since === before.reputation_since) {
+				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned, nothing was changed`);
+			}
+			await showWorkspace(session, after);
+		});
+
+	deleteVerb(workspace);
+}
+
+function settingOptions(command: CliCommand, isNew: boolean): CliCommand {
+	const named = isNew
+		? command.requiredOption('--name <name>', 'name, unique', label('--name'))
+		: command.option('--name <name>', 'new name, unique', label('--name'));
+	named
+		.option('--locale <tag>', 'default language, if neither the send nor the contact sets one', unless(locale))
+		.option(
+			'--timezone <zone>',
+			'default time zone of dates, if neither the send nor the contact sets one',
+			unless(timezone),
+		)
+		.option(
+			'--monthly-quota <n>',
+			'messages accepted per calendar month',
+			unless(count('--monthly-quota', 0, 2_000_000_000)),
+		)
+		.option(
+			'--queue-lifetime <duration>',
+			'how long delivery is attempted',
+			unlessDefault(duration('--queue-lifetime')),
+		)
+		.option(
+			'--pool <name>',
+			'send from this pool of MAILCTL_SOURCE_POOLS',
+			unlessDefault(text => text),
+		)
+		.option(
+			'--route <route>',
+			'mx, relay or URLs of relays; - reads it from standard input; default: MAILCTL_DELIVERY',
+			text => (text === '-' ? text : givenRoute(text)),
+		)
+		.option('--retention-days <n>', 'how many days its messages are retained', unless(days('--retention-days')))
+		.option(
+			'--content-days <n>',
+			'how many days their content is retained: variables, subject, attachments',
+			unless(days('--content-days')),
+		)
+		.option(
+			'--max-attachments <n>',
+			'maximum number of attachments per send, default 3',
+			unlessDefault(count('--max-attachments', 0, widestAttachments.max)),
+		)
+		.option(
+			'--max-attachment-size <size>',
+			'maximum size of an attachment, such as 10MiB, default 1MiB',
+			unlessDefault(size('--max-attachment-size', widestAttachments.bytes)),
+		)
+		.option('--track-opens', 'record opens')
+		.option('--track-clicks', 'record clicks')
+		.option('--brand-name <name>', 'brand name on its hosted pages', unless(label('--brand-name')))
+		.option('--brand-logo <url>', 'logo on its hosted pages, an https URL', unless(logoUrl('--brand-logo')))
+		.option('--brand-color <#rrggbb>', 'accent color of its hosted pages', unless(colour('--brand-color')))
+		.option('--brand-support <address>', 'address for questions of recipients', unless(email('--brand-support')));
+	addLimitOptions(named);
+	return isNew
+		? named
+		: named
+				.option('--no-track-opens', 'do not record opens')
+				.option('--no-track-clicks', 'do not record clicks')
+				.option('--default-topic <code>', 'topic of sends that set none', text => (text === '' ? none : text));
+}
+
+const days = (option: string) => count(option, 1, 36_500);
+const daysText = (days: number) => (days === 1 ? '1 day' : `${days} days`);
+
+const givenRoute = unlessDefault(route);
+
+async function readInput(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
+	const branding = toBranding(options);
+	const [source_pool, lifetime] = [orNull(options.pool), orNull(options.queueLifetime)];
+	const route = orNull(options.route === '-' ? givenRoute(await readSecret('-')) : options.route);
+	checkWishes(session, source_pool ?? null, route ?? null);
+	const input = defined({
+		name: options.name,
+		track_opens: options.trackOpens,
+		track_clicks: options.trackClicks,
+		branding: Object.keys(branding).length > 0 ? branding : undefined,
+		locale: orNull(options.locale),
+		timezone: orNull(options.timezone),
+		monthly_quota: orNull(options.monthlyQuota),
+		source_pool,
+		default_topic: orNull(options.defaultTopic),
+		retention_days: orNull(options.retentionDays),
+		content_days: orNull(options.contentDays),
+		max_attachments: orNull(options.maxAttachments),
+		max_attachment_bytes: orNull(options.maxAttachmentSize),
+		limits: limitsIn(options),
+		route: route == null ? route : {text: route, vault: await vaultFor(session, route)},
+		queue_lifetime_s: lifetime && Math.ceil(lifetime / 1000),
+	});
+	if (input.retention_days || input.content_days) {
+		checkRetention(input, session.settings().retentionDays);
+	}
+	return input;
+}
+
+/** Validates pool and route, because a pool or route that the settings do not have would be silently ignored. */
+export function checkWishes(session: Session, pool: string | null, route: string | null): void {
+	if (pool === null && route === null) {
+		return;
+	}
+	const settings = session.settings();
+	const pools = settings.sourcePools.map(({name}) => name);
+	if (pool !== null && !pools.includes(pool)) {
+		const fix = pools.length > 0 ? `use ${pools.join(', ')}` : 'add it there';
+		throw new CliError('data', `there is no pool ${pool} in MAILCTL_SOURCE_POOLS`, fix);
+	}
+	if (route === 'relay' && settings.relays.length === 0) {
+		throw new CliError(
+			'data',
+			'the route relay needs MAILCTL_RELAY_URL',
+			'set it, or use the URL of the relay itself',
+		);
+	}
+	if (route === 'mx' && !isMailable(settings.returnPathDomain)) {
+		const what = `the route mx needs a return-path domain that other servers can reach, but it is ${settings.returnPathDomain}`;
+		throw new CliError('data', what, 'set MAILCTL_RETURN_PATH_DOMAIN');
+	}
+}
+
+/** Returns the vault, but reads the keys only if there is a password to encrypt. */
+async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 'seal'>> {
+	return hasPassword(route) ? await session.vault() : {seal: (_owner, plain) => plain};
+}
+
+function toBranding({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
+	return defined({
+		name: orNull(brandName),
+		logoUrl: orNull(brandLogo),
+		accent: orNull(brandColor),
+		supportEmail: orNull(brandSupport),
+	});
+}
+
+function nameTaken(name: string | undefined): never {
+	throw new CliError('data', `a workspace ${name} already exists`, 'choose another name');
+}
+
+/** Finds the workspace of the argument, by id or name, else that of `--workspace`, else the default one. */
+async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
+	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
+}
+
+/** The noun for workspaces, which marks the default one of commands. */
+export const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
+	none: 'no workspaces; create one with mailctl workspace create',
+	json: view,
+	fields: [
+		{title: 'ID', cell: row => row.id, id: true},
+		{title: 'NAME', cell: row => row.name, cut: true},
+		{title: 'IN USE', cell: row => (row.id === inUse ? 'yes' : '')},
+		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
+		{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
+	],
+});
+
+function view(row: Workspace) {
+	return {
+		id: row.id,
+		name: row.name,
+		...toSettings(row),
+		limits: readLimits(row.limits),
+		paused: row.paused_at !== null,
+		paused_at: row.paused_at,
+		pause_reason: row.pause_reason,
+		created_at: row.created_at,
+	};
+}
+
+/** Shows a workspace with its reputation. */
+export async function showWorkspace(session: Session, row: Workspace): Promise<void> {
+	const brand = readBranding(row.branding);
+	const reputation = await readReputation(session, row.id);
+	const inUse = (await session.workspaceInUse())?.id;
+	session.show({...view(row), reputation: reputationView(reputation)}, () =>
+		fields(
+			[
+				['id', row.id],
+				['name', row.name],
+				['in use', row.id === inUse ? 'as the default of commands' : undefined],
+				['locale', row.locale],
+				['timezone', row.timezone],
+				['monthly quota', row.monthly_quota],
+				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
+				['source pool', row.source_pool],
+				['route', row.route && maskPasswords(row.route)],
+				['default topic', row.default_topic ?? undefined],
+				['retained', row.retention_days === null ? undefined : daysText(row.retention_days)],
+				['content retained', row.content_days === null ? undefined : daysText(row.content_days)],
+				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
+				[
+					'attachment size',
+					row.max_attachment_bytes === null
+						? undefined
+						: `at most ${grouped(row.max_attachment_bytes)} octets`,
+				],
+				['limits', limitsText(row)],
+				[
+					'tracks',
+					[row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null,
+				],
+				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
+				['  reason', row.pause_reason ?? undefined],
+				['  resume', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
+				...reputationFields(reputation),
+				['brand name', brand.name],
+				['brand logo', brand.logoUrl],
+				['brand color', brand.accent],
+				['support', brand.supportEmail],
+				['created', `${shortTime(row.created_at)} UTC`],
+			],
+			session.terminal.width,
+		),
+	);
+}
+
+const namedBy = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);
+
+/** A daemon checks for changes every half second; this is long enough for it to notice one. */
+const noticedMs = 1500;
+
+export function deleteVerb(workspace: CliCommand): void {
+	workspace
+		.verb('delete <workspace>', 'Delete a workspace and everything in it; refused while messages wait')
+		.sample('mailctl workspace delete acme --yes')
+		.yesOption()
+		.does(remove);
+}
+
+/** Throws unavailable (69) while messages are waiting. `--json`: `{"id","name","deleted":true,"messages"}`. */
+async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Promise<void> {
+	const workspace = await namedWorkspace(await session.reader(), key);
+	const {id, name} = workspace;
+	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, permanently?`;
+	await session.confirm(question, yes);
+	const folder = capturedFolder(session.settings().dataDir);
+	const {isRunning} = await readDaemons(session);
+	const store = await session.store();
+	const deleted = await deleteWorkspace({store, tools: session.tools}, workspace);
+	if (deleted.kind === 'waiting') {
+		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
+		const wrong = `${name} has messages in the queue (recipients: ${grouped(deleted.recipients)})`;
+		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
+	}
+	if (isRunning) {
+		await sleep(noticedMs);
+	} else {
+		const {clock} = session.tools;
+		const progress = session.progress('messages');
+		const onStep = (messages: number) => progress.show(messages, messages / Math.max(1, deleted.messages));
+		const removing = {
+			store,
+			clock,
+			removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids),
+			onStep,
+		};
+		await takeSteps(createRemoval(removing), clock);
+		progress.end();
+	}
+	const isLast = !(await hasWorkspace(await session.reader()));
+	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
+		`deleted ${name} with ${grouped(deleted.messages)} messages`,
+		...(isRunning ? ['They can no longer be read; the daemon removes them from the store.'] : []),
+		...(isLast ? ['It was the last one: the next start of the daemon creates a new workspace with new keys.'] : []),
+	]);
+}

@@ -1,0 +1,9 @@
+import {writeFileSync} from 'node:fs';
+import {sampleFile} from './sample.ts';
+import {readTemplates} from '../templates/template-folder.ts';
+
+const read = await readTemplates('config/sample-template');
+if (!read.ok) {
+	throw new Error(read.problems.join('\n'));
+}
+writeFileSync(sampleFile, `${JSON.stringify(read.change.templates[0], null, '\t')}\n`);

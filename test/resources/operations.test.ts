@@ -1,0 +1,89 @@
+import {readdirSync, readFileSync} from 'node:fs';
+import path from 'node:path';
+import test from 'ava';
+import type {TSchema} from 'typebox';
+import type {Operation} from '../../src/resources/operation.ts';
+
+const folders = {api: 'src/api/routes', cli: 'src/cli', dashboard: 'src/dashboard', apply: 'src/resources/apply'} as const;
+type Face = keyof typeof folders;
+
+const textOf = (folder: string) =>
+	readdirSync(folder, {recursive: true, encoding: 'utf8'})
+		.filter(file => file.endsWith('.ts'))
+		.map(file => readFileSync(path.join(folder, file), 'utf8'))
+		.join('\n');
+const texts = Object.entries(folders).map(([face, folder]) => [face as Face, textOf(folder)] as const);
+
+type Defined = {readonly definition: Operation<TSchema, unknown>; readonly faces: readonly Face[]};
+
+/** Every operation of src/resources with the faces that use it. */
+async function allOperations(): Promise<Defined[]> {
+	const files = readdirSync('src/resources').filter(file => file.endsWith('.ts') && file !== 'operation.ts');
+	const found = await Promise.all(
+		files.map(async file => {
+			const module: Record<string, unknown> = await import(`../../src/resources/${file.replace('.ts', '.js')}`);
+			return Object.entries(module).flatMap(([name, value]) => {
+				const definition = value as Defined['definition'] | undefined;
+				const faces = texts.filter(([, text]) => new RegExp(`\\b${name}\\b`).test(text)).map(([face]) => face);
+				return definition?.audit === undefined ? [] : [{definition, faces}];
+			});
+		}),
+	);
+	return found.flat().toSorted((a, b) => (a.definition.name < b.definition.name ? -1 : 1));
+}
+
+test('lists faces, scope, role, audit and refresh of every operation', async t => {
+	const lines = (await allOperations()).map(({definition, faces}) => {
+		const {name, scope = '–', role, everywhere, fresh, audit} = definition;
+		const user = `${role}${everywhere ? ' of all workspaces' : ''}${fresh ? ', fresh log-in' : ''}`;
+		const isCached = 'run' in definition && definition.refreshes !== false;
+		return [name, faces.join(' '), scope, user, audit, isCached ? 'caches read again' : 'not cached'].join(' | ');
+	});
+	t.deepEqual(lines, [
+		'alert add | api cli dashboard | alerts:manage | admin, fresh log-in | alert.added | not cached',
+		'alert add | cli | – | admin of all workspaces | alert.added | not cached',
+		'alert mute | api cli dashboard | alerts:manage | admin | alert.muted | not cached',
+		'alert remove | api cli dashboard | alerts:manage | admin, fresh log-in | alert.removed | not cached',
+		'alert test | api cli dashboard | alerts:manage | admin | alert.tested | not cached',
+		'alert verify | cli | – | admin of all workspaces | alert.verified | not cached',
+		'certificate renew | cli | – | admin of all workspaces | certificate.renewal_requested | caches read again',
+		'contact preferences-link | api cli dashboard | contacts:manage | operator | contact.linked | not cached',
+		'inbound add | api cli dashboard | received:manage | admin | inbound.added | caches read again',
+		'inbound remove | api cli dashboard | received:manage | admin | inbound.removed | caches read again',
+		'key change | apply | – | admin, fresh log-in | key.updated | caches read again',
+		'key create | cli dashboard apply | – | admin, fresh log-in | key.created | caches read again',
+		'key revoke | cli dashboard apply | – | admin, fresh log-in | key.revoked | caches read again',
+		'key rotate | cli dashboard | – | admin, fresh log-in | key.rotated | caches read again',
+		'message cancel | api cli dashboard | messages:send | operator | message.cancelled | not cached',
+		'message reschedule | api cli dashboard | messages:send | operator | message.rescheduled | not cached',
+		'received delete | api dashboard | received:manage | operator | received.deleted | not cached',
+		'smarthost add | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.added | caches read again',
+		'smarthost remove | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.removed | caches read again',
+		'smarthost rotate | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.rotated | caches read again',
+		'suppression add | api cli dashboard | suppressions:manage | operator | suppression.added | not cached',
+		'suppression remove | api cli dashboard | suppressions:manage | operator | suppression.removed | not cached',
+		'template update | api cli dashboard | templates:manage | operator | template.updated | caches read again',
+		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
+		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
+		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',
+		'topic update | cli dashboard apply | – | operator | topic.updated | caches read again',
+	]);
+});
+
+test('documents in one line why a face lacks an operation', async t => {
+	for (const {definition, faces} of await allOperations()) {
+		const {name, without = {}, scope} = definition;
+		t.deepEqual([...faces, ...Object.keys(without)].toSorted(), Object.keys(folders).toSorted(), name);
+		t.is(faces.includes('api'), scope !== undefined, `${name}: a scope is for the API`);
+		t.true(
+			Object.values(without).every(why => /^.{10,100}$/.test(why)),
+			name,
+		);
+	}
+});
+
+test('records acts only in operation.ts', t => {
+	for (const file of readdirSync('src/resources').filter(name => name !== 'operation.ts')) {
+		t.notRegex(readFileSync(`src/resources/${file}`, 'utf8'), /bumpGeneration/, file);
+	}
+});
