@@ -55,7 +55,8 @@ export function foldersOf(files) {
 	const lines = {};
 	for (const [file, text] of files) {
 		const [, folder, ...rest] = file.split('/');
-		const name = rest.length > 0 ? folder : '.';
+		const isNoun = folder === 'resources' && rest.length > 1;
+		const name = rest.length === 0 ? '.' : isNoun ? `${folder}/${rest[0]}` : folder;
 		lines[name] = (lines[name] ?? 0) + countLines(text);
 	}
 	return lines;

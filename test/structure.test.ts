@@ -3,199 +3,40 @@ import path from 'node:path';
 import test from 'ava';
 import {nextStates, type RecipientState} from '../src/mail/message.ts';
 
-/**
- * Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. Where only
- * some files of a folder are meant, they are named: a command works beside the daemon, so it takes from it what needs
- * none.
- */
-const mayImport: Record<string, readonly string[] | 'everything'> = {
-	kit: [],
-	net: [],
-	mail: ['kit', 'net'],
-	links: ['mail'],
-	render: ['kit', 'mail'],
-	compose: ['kit', 'mail'],
-	dns: ['kit', 'net'],
-	bounce: ['kit', 'mail'],
-	report: ['kit', 'mail', 'net', 'bounce'],
-	providers: ['kit', 'mail', 'net', 'report'],
-	deliver: ['kit', 'mail', 'net'],
-	config: ['kit', 'mail', 'net', 'pace', 'bounce'],
-	log: ['kit'],
-	store: ['kit', 'mail'],
-	reputation: ['kit', 'mail', 'store'],
-	users: ['kit', 'mail', 'net', 'store'],
-	accept: ['kit', 'mail', 'store'],
-	outcome: ['kit', 'mail', 'store'],
-	pace: ['kit', 'mail', 'net'],
-	pool: ['kit'],
-	queue: ['kit', 'mail', 'store', 'outcome', 'pace', 'pool'],
-	cluster: ['kit', 'mail', 'store', 'pace', 'queue'],
-	domains: [
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'outcome',
-		'compose',
-		'mta-sts',
-		'config/derive.ts',
-		'ops/limits.ts',
-		'ops/operation.ts',
+/** The groups of the folders of src, from the ground up (ARCHITECTURE.md). */
+const groups = {
+	ground: ['kit', 'net', 'mail', 'config', 'store'],
+	/** The way of a message, in order. */
+	steps: ['send', 'queue', 'compose', 'deliver', 'outcome', 'inbound', 'hosted'],
+	nouns: ['resources'],
+	shells: ['doctor', 'api', 'cli', 'dashboard', 'daemon'],
+	/** The package `mailctl/client`, which nothing else imports. */
+	alone: ['client'],
+} as const;
+type Group = keyof typeof groups;
+
+/** The files of a noun that only the registries import: what the API, the commands and the dashboard show of it. */
+const face = /(?:^|-)(api|cli|page)\.ts$/;
+const shellOf: Readonly<Record<string, string>> = {api: 'api', cli: 'cli', page: 'dashboard'};
+const registries = ['src/api/server.ts', 'src/cli/commands.ts', 'src/dashboard/pages.ts'];
+const isStore = (file: string): boolean => /(?:^|-)store\.ts$/.test(path.basename(file));
+
+/** Imports that the rules would refuse, each with its reason. */
+const exceptions: ReadonlyArray<readonly [from: RegExp, to: RegExp, reason: string]> = [
+	[/^hosted\//, /^api\//, 'the hosted pages are routes of the API server'],
+	[/^send\/submission\//, /^api\/(?:caller|turns)\.ts$/, 'a submission uses the same keys and turns as a request'],
+	[/^send\/submission\//, /^compose\/(?:repair-field|seven-bit)\.ts$/, 'a submitted message is repaired at once'],
+	[/^queue\/attempt\.ts$/, /^outcome\/settle\.ts$/, 'an attempt runs from the claim to its outcome'],
+	[/^queue\/router\.ts$/, /^deliver\/sts-policies\.ts$/, 'a route includes the MTA-STS policy'],
+	[/^config\//, /^queue\/pace\/choose-route\.ts$/, 'the destinations file has the form that routes are chosen by'],
+	[/^net\/allowances\.ts$/, /^inbound\/addressee\.ts$/, 'an allowance depends on the kind of the addressee'],
+	[/^store\//, /^resources\/[\w-]+\/(?:[\w-]+-)?store\.ts$/, 'one transaction changes rows of several nouns'],
+	[
+		/^resources\/apply\/cli\.ts$/,
+		/^resources\/workspaces\/cli\.ts$/,
+		'an applied workspace is shown like a listed one',
 	],
-	admin: ['ops', 'kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
-	ops: ['kit', 'mail', 'store', 'outcome', 'providers'],
-	declared: [
-		'ops',
-		'kit',
-		'mail',
-		'store',
-		'compose',
-		'domains',
-		'admin',
-		'config/parsers.ts',
-		'api/validate.ts',
-		'api/schemas',
-	],
-	webhook: ['kit', 'mail', 'net', 'store', 'outcome', 'pool'],
-	certificates: ['kit', 'net', 'store'],
-	inbound: ['kit', 'mail', 'net', 'store', 'links', 'outcome', 'config', 'pool', 'providers'],
-	threads: [
-		'providers',
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'accept',
-		'outcome',
-		'links',
-		'render',
-		'compose',
-		'dns',
-		'bounce',
-		'report',
-		'deliver',
-		'pool',
-		'queue',
-		'webhook',
-		'inbound',
-	],
-	'mta-sts': ['kit', 'mail', 'net', 'store'],
-	'data-folder': ['kit', 'mail', 'store', 'config'],
-	backup: ['kit', 'mail', 'store', 'config', 'data-folder'],
-	routing: ['kit', 'mail', 'net', 'store', 'config', 'mta-sts', 'pace'],
-	doctor: [
-		'certificates',
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'config',
-		'domains',
-		'deliver',
-		'inbound/mail-files.ts',
-		'inbound/imap-folder.ts',
-		'inbound/mailboxes.ts',
-		'data-folder',
-		'dns',
-		'links',
-	],
-	alerts: ['kit', 'mail', 'net', 'store', 'config', 'data-folder', 'doctor', 'webhook/post.ts'],
-	bench: 'everything',
-	api: [
-		'ops',
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'accept',
-		'outcome',
-		'webhook',
-		'domains',
-		'admin',
-		'render',
-		'providers',
-	],
-	submission: [
-		'kit',
-		'mail',
-		'store',
-		'accept',
-		'compose/repair-field.ts',
-		'compose/seven-bit.ts',
-		'report/decode.ts',
-		'api/caller.ts',
-		'api/turns.ts',
-		'inbound/allowances.ts',
-		'inbound/guarded-server.ts',
-		'inbound/smtp-listener.ts',
-	],
-	hosted: ['kit', 'mail', 'store', 'outcome', 'links', 'api', 'providers', 'mta-sts/own-policy.ts'],
-	dashboard: [
-		'ops',
-		'providers',
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'config',
-		'accept',
-		'bounce',
-		'report',
-		'render',
-		'pace',
-		'reputation',
-		'domains',
-		'admin',
-		'users',
-		'doctor',
-		'api',
-		'data-folder',
-		'certificates/renewal.ts',
-		'links/rewrite.ts',
-		'hosted/html.ts',
-		'queue/site.ts',
-		'webhook/address-guard.ts',
-	],
-	cli: [
-		'certificates',
-		'ops',
-		'kit',
-		'mail',
-		'net',
-		'store',
-		'config',
-		'domains',
-		'admin',
-		'declared',
-		'bounce',
-		'compose',
-		'deliver',
-		'dns',
-		'inbound',
-		'links',
-		'outcome',
-		'pace',
-		'render',
-		'providers',
-		'report',
-		'reputation',
-		'users',
-		'webhook',
-		'doctor',
-		'bench',
-		'backup',
-		'api/views.ts',
-		'daemon/alerts.ts',
-		'daemon/recipient-mails.ts',
-		'daemon/run.ts',
-		'daemon/webhook-posting.ts',
-		'data-folder',
-		'routing',
-	],
-	daemon: 'everything',
-	client: [],
-};
+];
 
 function filesOf(folder: string): string[] {
 	return readdirSync(folder, {recursive: true, encoding: 'utf8'})
@@ -203,79 +44,153 @@ function filesOf(folder: string): string[] {
 		.map(file => path.join(folder, file));
 }
 
+type Import = {readonly from: string; readonly to: string; readonly isType: boolean};
+
+const importing = /^(?:import|export)\b([^'"]*?)from '([^']+)'|\bimport\('([^']+)'\)/gm;
+
 /** The modules that a file imports, relative ones as paths from the project's root. */
-function importsOf(file: string): string[] {
-	const text = readFileSync(file, 'utf8');
-	return [...text.matchAll(/^(?:import|export)\b[^'"]*?from '([^']+)'|\bimport\('([^']+)'\)/gm)].map(match => {
-		const target = (match[1] ?? match[2]) as string;
-		return target.startsWith('.') ? path.join(path.dirname(file), target) : target;
+function importsOf(file: string): Import[] {
+	return [...readFileSync(file, 'utf8').matchAll(importing)].map(([, names = '', from, lazily]) => {
+		const target = (from ?? lazily) as string;
+		const to = target.startsWith('.') ? path.join(path.dirname(file), target) : target;
+		const [, list] = /\{([^}]*)\}/.exec(names) ?? [];
+		const inner = (list ?? '').split(',').filter(name => name.trim() !== '');
+		const areTypes = inner.length > 0 && inner.every(name => name.trim().startsWith('type '));
+		return {from: file, to, isType: names.trim().startsWith('type ') || areTypes};
 	});
 }
 
 const folders = readdirSync('src', {withFileTypes: true})
 	.filter(entry => entry.isDirectory())
 	.map(entry => entry.name);
+const imports = filesOf('src')
+	.flatMap(importsOf)
+	.filter(({to}) => to.startsWith('src/'));
+const folderOf = (file: string) => file.split('/')[1] ?? '';
+const groupOf = (file: string) =>
+	(Object.keys(groups) as Group[]).find(group => (groups[group] as readonly string[]).includes(folderOf(file)));
+const isExcepted = ({from, to}: Import) =>
+	exceptions.some(([one, other]) => one.test(from.slice('src/'.length)) && other.test(to.slice('src/'.length)));
+const shown = ({from, to}: Import) => `${from} → ${to}`;
 
-test('every folder of src has its place in the import order', t => {
-	t.deepEqual(folders.toSorted(), Object.keys(mayImport).toSorted());
-});
-
-for (const [folder, allowed] of Object.entries(mayImport)) {
-	if (allowed === 'everything') {
-		continue;
-	}
-	test(`src/${folder} imports only itself${allowed.map(name => `, ${name}`).join('')}`, t => {
-		const imports = filesOf(`src/${folder}`).flatMap(file =>
-			importsOf(file)
-				.filter(target => target.startsWith('src/') && target.split('/')[1] !== folder)
-				.map(target => ({file, target})),
-		);
-		const isOf = (target: string, name: string) => target === `src/${name}` || target.startsWith(`src/${name}/`);
-		const foreign = imports.filter(({target}) => !allowed.some(name => isOf(target, name)));
-		t.deepEqual(
-			foreign.map(({file, target}) => `${file} → ${target}`),
-			[],
-		);
-		t.deepEqual(
-			allowed.filter(name => !imports.some(({target}) => isOf(target, name))),
-			[],
-			'it may import what it has no use for',
-		);
-	});
+/** The imports between folders that a rule refuses, without the exceptions. */
+function refused(rule: (one: Import) => boolean): string[] {
+	return imports.filter(one => folderOf(one.from) !== folderOf(one.to) && rule(one) && !isExcepted(one)).map(shown);
 }
 
-test('no folder of src leads back to itself through others', t => {
-	const reached = new Map(
-		folders.map(folder => [
-			folder,
-			new Set(
-				filesOf(`src/${folder}`)
-					.flatMap(importsOf)
-					.filter(target => target.startsWith('src/'))
-					.map(target => `${target.split('/')[1]}`)
-					.filter(target => target !== folder),
-			),
-		]),
-	);
-	for (const targets of reached.values()) {
-		for (const target of targets) {
-			reached.get(target)?.forEach(next => {
-				targets.add(next);
-			});
-		}
-	}
-	t.true(reached.get('cli')?.has('store'));
+test('every folder of src belongs to a group', t => {
+	t.deepEqual(folders.toSorted(), Object.values(groups).flat().toSorted());
+});
+
+test('the ground imports only the ground', t => {
 	t.deepEqual(
-		folders.filter(folder => reached.get(folder)?.has(folder)),
+		refused(({from, to}) => groupOf(from) === 'ground' && groupOf(to) !== 'ground'),
 		[],
 	);
+});
+
+test('a step imports the ground, earlier steps, and only rules and stores of nouns', t => {
+	const {steps} = groups;
+	const place = (file: string) => (steps as readonly string[]).indexOf(folderOf(file));
+	const isForbidden = ({from, to, isType}: Import) => {
+		switch (groupOf(to)) {
+			case 'ground':
+				return false;
+			case 'steps':
+				return place(to) > place(from) && !isType;
+			case 'nouns':
+				return (
+					!isType &&
+					!isStore(to) &&
+					path.basename(to) !== 'rules.ts' &&
+					!/^src\/resources\/[\w-]+\.ts$/.test(to)
+				);
+			default:
+				return true;
+		}
+	};
+	t.deepEqual(
+		refused(one => groupOf(one.from) === 'steps' && isForbidden(one)),
+		[],
+	);
+});
+
+test('what a shell shows of a noun is imported by its registry, and imports no other shell', t => {
+	const isForeign = ({from, to}: Import) =>
+		groupOf(to) === 'nouns' &&
+		face.test(path.basename(to)) &&
+		!registries.includes(from) &&
+		path.dirname(from) !== path.dirname(to);
+	t.deepEqual(
+		imports.filter(one => isForeign(one) && groupOf(one.from) !== 'nouns' && !isExcepted(one)).map(shown),
+		[],
+	);
+	const ofOther = ({from, to}: Import) => {
+		const [, kind = ''] = face.exec(path.basename(from)) ?? [];
+		return groupOf(from) === 'nouns' && groupOf(to) === 'shells' && shellOf[kind] !== folderOf(to);
+	};
+	const found = imports.filter(one => ofOther(one) && !isExcepted(one)).map(shown);
+	t.true(found.length <= maxForeignShells, found.join('\n'));
+});
+
+test('a command never loads a page, which would slow its start', t => {
+	t.deepEqual(
+		imports
+			.filter(
+				({from, to}) =>
+					/(?:^|-)cli\.ts$/.test(path.basename(from)) && /(?:^|-)page\.ts$/.test(path.basename(to)),
+			)
+			.map(shown),
+		[],
+	);
+});
+
+/** Imports of nouns by the machinery of the shells; the number may only fall. */
+const maxNounsInMachinery = 92;
+/** Nouns that still take parts of another shell; the number may only fall. */
+const maxForeignShells = 24;
+
+test('the machinery of the shells knows few nouns', t => {
+	const found = imports.filter(
+		({from, to}) =>
+			['api', 'cli', 'dashboard'].includes(folderOf(from)) &&
+			groupOf(to) === 'nouns' &&
+			!registries.includes(from) &&
+			!/^src\/resources\/[\w-]+\.ts$/.test(to),
+	);
+	t.true(found.length <= maxNounsInMachinery, `${found.length}\n${found.map(shown).join('\n')}`);
+});
+
+test('no file leads back to itself through imports of values', t => {
+	const reached = new Map<string, Set<string>>();
+	for (const {from, to, isType} of imports.filter(({isType}) => !isType)) {
+		if (!isType) {
+			reached.set(from, (reached.get(from) ?? new Set()).add(to));
+		}
+	}
+	const circles: string[] = [];
+	for (const start of reached.keys()) {
+		const seen = new Set<string>();
+		const stack = [...(reached.get(start) ?? [])];
+		for (let file = stack.pop(); file !== undefined; file = stack.pop()) {
+			if (file === start) {
+				circles.push(start);
+				break;
+			}
+			if (!seen.has(file)) {
+				seen.add(file);
+				stack.push(...(reached.get(file) ?? []));
+			}
+		}
+	}
+	t.deepEqual(circles, []);
 });
 
 test('a migration imports nothing of src, whose code changes', t => {
 	t.deepEqual(
 		filesOf('migrations')
 			.flatMap(importsOf)
-			.filter(target => target.startsWith('src/')),
+			.filter(({to}) => to.startsWith('src/')),
 		[],
 	);
 });
@@ -306,18 +221,20 @@ for (const folder of ['flow', 'slow']) {
 	});
 }
 
-test('only the store speaks SQL: nothing else imports knex or a driver, but for its types', t => {
-	const offenders = folders
-		.filter(folder => folder !== 'store')
-		.flatMap(folder => filesOf(`src/${folder}`))
+test('SQL is in src/store and in files named store.ts: nothing else imports knex or a driver, but for its types', t => {
+	const offenders = filesOf('src')
+		.filter(file => folderOf(file) !== 'store' && !isStore(file))
 		.filter(file => /^import (?!type )[^;]*from '(knex|sqlite3|pg)'/m.test(readFileSync(file, 'utf8')));
 	t.deepEqual(offenders, []);
 });
 
 test('the daemon takes mails apart in threads only: those of strangers may be large and hostile', t => {
 	const readers = [
-		...['src/inbound/reports/read-report.ts', 'src/inbound/reports/read-inbound.ts', 'src/inbound/reports/verdicts.ts'],
-		...['src/inbound/reports/signatures.ts', 'src/dashboard/seen-mail.ts'],
+		'src/inbound/reports/read-report.ts',
+		'src/inbound/reports/read-inbound.ts',
+		'src/inbound/reports/verdicts.ts',
+		'src/inbound/reports/signatures.ts',
+		'src/dashboard/seen-mail.ts',
 	];
 	const users = folders
 		.flatMap(folder => filesOf(`src/${folder}`))
@@ -326,8 +243,8 @@ test('the daemon takes mails apart in threads only: those of strangers may be la
 			return readers.some(reader => new RegExp(`from '[./\\w-]*/${path.basename(reader)}'`).test(values));
 		});
 	t.deepEqual(
-		users.filter(file => !/^src\/(?:cli|report)\//.test(file)),
-		['src/dashboard/look-worker.ts', 'src/daemon/threads/reader.ts'],
+		users.toSorted().filter(file => !/^src\/inbound\/reports\/|-?cli\.ts$/.test(file)),
+		['src/daemon/threads/reader.ts', 'src/dashboard/look-worker.ts'],
 	);
 });
 

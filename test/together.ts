@@ -25,7 +25,7 @@ const maxFilesWithStores = 8;
 const sharesDaemon = /from '\.\/service\.js'/;
 
 /**
- * The test files below dist/test but those of some folders. Of each folder those that compute and wait for nothing run
+ * The test files below dist/test but those of some folders. Of each folder, nouns being one folder, those that compute and wait for nothing run
  * in one process, so do those that share a daemon, and those whose tests take turns, some at a time: to start a process
  * or a daemon costs more than most of them do.
  */
@@ -33,7 +33,7 @@ export function gather(without: readonly string[]): readonly string[] {
 	const files = readdirSync(root, {recursive: true, encoding: 'utf8'})
 		.filter(file => file.endsWith('.test.js') && !gathered.test(path.basename(file)))
 		.filter(file => !without.includes(file.split(path.sep)[0] ?? ''))
-		.toSorted((a, b) => path.dirname(a).localeCompare(path.dirname(b)) || a.localeCompare(b));
+		.toSorted((a, b) => folderOf(a).localeCompare(folderOf(b)) || a.localeCompare(b));
 	const groups = [
 		...groupsOf(files, createComputes(), Number.POSITIVE_INFINITY).map(members => writeGroup('together', members)),
 		...groupsOf(files, file => sharesDaemon.test(readFileSync(file, 'utf8')), Number.POSITIVE_INFINITY).map(
@@ -48,12 +48,15 @@ export function gather(without: readonly string[]): readonly string[] {
 	];
 }
 
+/** A folder whose files may share processes. */
+const folderOf = (file: string): string => (file.startsWith('resources/') ? 'resources' : path.dirname(file));
+
 /** Groups of at least two files of one folder. */
 function groupsOf(files: readonly string[], belongs: (file: string) => boolean, maxFiles: number): string[][] {
 	const groups: string[][] = [];
-	for (const file of files.filter(file => path.dirname(file) !== '.' && belongs(path.resolve(root, file)))) {
+	for (const file of files.filter(file => folderOf(file) !== '.' && belongs(path.resolve(root, file)))) {
 		const last = groups.at(-1);
-		if (last?.[0] !== undefined && path.dirname(last[0]) === path.dirname(file) && last.length < maxFiles) {
+		if (last?.[0] !== undefined && folderOf(last[0]) === folderOf(file) && last.length < maxFiles) {
 			last.push(file);
 		} else {
 			groups.push([file]);
@@ -66,8 +69,9 @@ function writeGroup(
 	name: string,
 	members: readonly string[],
 ): {readonly file: string; readonly members: readonly string[]} {
-	const file = path.join(root, path.dirname(members[0] ?? ''), `${name}.test.js`);
-	writeFileSync(file, members.map(member => `import './${path.basename(member)}';\n`).join(''));
+	const folder = folderOf(members[0] ?? '');
+	const file = path.join(root, folder, `${name}.test.js`);
+	writeFileSync(file, members.map(member => `import './${path.relative(folder, member)}';\n`).join(''));
 	return {file, members};
 }
 

@@ -1,19 +1,19 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
-import {csvFile, readPages, streamCsv} from '../resources/csv-lists.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {csvFile, readPages, streamCsv} from '../resources/csv-lists.ts';
 import {type InputOf, type Operation, perform} from '../resources/operation.ts';
+import {idParams, pageSchema} from '../resources/page-schema.ts';
+import {checkBody, emptyBody, optionalBody} from '../resources/validate.ts';
 import type {ApiParts, Route} from './api-parts.ts';
 import {actAs, requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
 import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage, toScan} from './paging.ts';
-import {idParams, pageSchema} from '../resources/page-schema.ts';
-import {checkBody, emptyBody, optionalBody} from '../resources/validate.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 

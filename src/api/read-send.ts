@@ -1,5 +1,4 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import type {Accepted, Refused, Send} from '../send/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import {isObject} from '../kit/exact-json.ts';
 import {addedName, addedProblem} from '../mail/added-header.ts';
@@ -8,13 +7,14 @@ import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
 import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
+import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from '../resources/formats.ts';
+import {compileCheck, joinField, maxViolations} from '../resources/validate.ts';
+import type {Accepted, Refused, Send} from '../send/draft.ts';
+import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
 import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
-import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from '../resources/formats.ts';
-import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
-import {compileCheck, joinField, maxViolations} from '../resources/validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}

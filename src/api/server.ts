@@ -6,6 +6,31 @@ import Fastify from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
 import {createGarbage} from '../kit/memory.ts';
 import type {NewId} from '../mail/ids.ts';
+import {alertRoutes} from '../resources/alerts/api.ts';
+import {contactRoutes} from '../resources/contacts/api.ts';
+import {domainRoutes} from '../resources/domains/api.ts';
+import {senderRoutes} from '../resources/domains/senders-api.ts';
+import {
+	messageContentRoutes,
+	messageEventsRoute,
+	messageRecipientRoutes,
+	messageRoute,
+	resendMessageRoute,
+	sendMessageRoute,
+	waitingMessageRoutes,
+} from '../resources/messages/api.ts';
+import {sendBatchRoute} from '../resources/messages/batch-api.ts';
+import {eventStreamRoute} from '../resources/messages/events-api.ts';
+import {messageListRoute} from '../resources/messages/list-api.ts';
+import {statsRoute, usageRoute} from '../resources/messages/usage-api.ts';
+import {receivedRoutes} from '../resources/received/api.ts';
+import {smarthostRoutes} from '../resources/smarthosts/api.ts';
+import {suppressionFileRoutes, suppressionRoutes} from '../resources/suppressions/api.ts';
+import {templateRoutes, versionRoutes} from '../resources/templates/api.ts';
+import {layoutRoutes} from '../resources/templates/layouts-api.ts';
+import {topicRoutes} from '../resources/topics/api.ts';
+import {createValidator} from '../resources/validate.ts';
+import {webhookDeliveryRoutes, webhookRoutes} from '../resources/webhooks/api.ts';
 import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {
 	ApiError,
@@ -19,32 +44,7 @@ import {
 import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type PagesOptions, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
-import {alertRoutes} from '../resources/alerts/api.ts';
-import {sendBatchRoute} from '../resources/messages/batch-api.ts';
-import {contactRoutes} from '../resources/contacts/api.ts';
-import {domainRoutes} from '../resources/domains/api.ts';
-import {eventStreamRoute} from '../resources/messages/events-api.ts';
-import {layoutRoutes} from '../resources/templates/layouts-api.ts';
-import {messageListRoute} from '../resources/messages/list-api.ts';
-import {
-	messageContentRoutes,
-	messageEventsRoute,
-	messageRecipientRoutes,
-	messageRoute,
-	resendMessageRoute,
-	sendMessageRoute,
-	waitingMessageRoutes,
-} from '../resources/messages/api.ts';
-import {receivedRoutes} from '../resources/received/api.ts';
-import {senderRoutes} from '../resources/domains/senders-api.ts';
-import {smarthostRoutes} from '../resources/smarthosts/api.ts';
-import {suppressionFileRoutes, suppressionRoutes} from '../resources/suppressions/api.ts';
-import {templateRoutes, versionRoutes} from '../resources/templates/api.ts';
-import {topicRoutes} from '../resources/topics/api.ts';
-import {statsRoute, usageRoute} from '../resources/messages/usage-api.ts';
-import {webhookDeliveryRoutes, webhookRoutes} from '../resources/webhooks/api.ts';
 import {inTurn, startKeylessInTurn} from './turns.ts';
-import {createValidator} from '../resources/validate.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;

@@ -1,7 +1,7 @@
-import type {Send} from '../send/draft.ts';
 import {answering, maxMessageIdLength} from '../mail/added-header.ts';
 import {isId} from '../mail/ids.ts';
 import {extrasJson, readExtras, submittedId} from '../mail/message.ts';
+import type {Send} from '../send/draft.ts';
 import {findAnswered} from '../store/messages.ts';
 import type {ApiParts} from './api-parts.ts';
 import {type Caller, visibleMode} from './caller.ts';

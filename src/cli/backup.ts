@@ -2,6 +2,8 @@ import {copyFileSync, existsSync, statSync, symlinkSync, writeFileSync} from 'no
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
+import {RefusedFileError} from '../kit/regular-file.ts';
+import {storeTime} from '../kit/time.ts';
 import {noteBackup} from '../store/data-folder/backup-note.ts';
 import {noteMissing} from '../store/data-folder/data-dir.ts';
 import {
@@ -13,8 +15,6 @@ import {
 	touchRequest,
 } from '../store/data-folder/live-copy.ts';
 import {lockData, storeFile} from '../store/data-folder/open.ts';
-import {RefusedFileError} from '../kit/regular-file.ts';
-import {storeTime} from '../kit/time.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Store} from '../store/store.ts';
 import {CliError} from './fault.ts';

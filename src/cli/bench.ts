@@ -1,10 +1,10 @@
 import {mkdtempSync, rmSync} from 'node:fs';
 import {availableParallelism, loadavg} from 'node:os';
 import {join} from 'node:path';
-import type {Bench} from './bench/measures.ts';
-import {openDataDir} from '../store/data-folder/data-dir.ts';
 import {storeTime} from '../kit/time.ts';
+import {openDataDir} from '../store/data-folder/data-dir.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
+import type {Bench} from './bench/measures.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import type {CliCommand} from './program.ts';

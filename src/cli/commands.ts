@@ -60,7 +60,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Messages, their recipients and attempts',
 				() => import('../resources/messages/cli.ts').then(each => each.messageCommands),
 			],
-			['queue', 'Messages waiting for delivery', () => import('../resources/messages/queue-cli.ts').then(each => each.queueCommands)],
+			[
+				'queue',
+				'Messages waiting for delivery',
+				() => import('../resources/messages/queue-cli.ts').then(each => each.queueCommands),
+			],
 			[
 				'template',
 				'Templates and their versions',
@@ -76,7 +80,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Delivery statistics of recent days, of all workspaces unless you name one',
 				() => import('../resources/messages/stats-cli.ts').then(each => each.statsCommand),
 			],
-			['tls', 'TLS use of outbound and inbound mail', () => import('../resources/domains/tls-cli.ts').then(each => each.tlsCommand)],
+			[
+				'tls',
+				'TLS use of outbound and inbound mail',
+				() => import('../resources/domains/tls-cli.ts').then(each => each.tlsCommand),
+			],
 		],
 	],
 	[
@@ -92,7 +100,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Sending domains, their DKIM keys and DNS records',
 				() => import('../resources/domains/cli.ts').then(each => each.domainCommands),
 			],
-			['sender', 'Sender addresses', () => import('../resources/domains/senders-cli.ts').then(each => each.senderCommands)],
+			[
+				'sender',
+				'Sender addresses',
+				() => import('../resources/domains/senders-cli.ts').then(each => each.senderCommands),
+			],
 			['key', 'API keys', () => import('../resources/keys/cli.ts').then(each => each.keyCommands)],
 			[
 				'webhook',
@@ -104,7 +116,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Relays, and the events they report',
 				() => import('../resources/smarthosts/cli.ts').then(each => each.smarthostCommands),
 			],
-			['inbound', 'Addresses that receive mail', () => import('../resources/received/cli.ts').then(each => each.inboundCommands)],
+			[
+				'inbound',
+				'Addresses that receive mail',
+				() => import('../resources/received/cli.ts').then(each => each.inboundCommands),
+			],
 		],
 	],
 	[
@@ -140,7 +156,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Dashboard users and their sign-in links',
 				() => import('../resources/users/cli.ts').then(each => each.userCommands),
 			],
-			['alert', 'Alerts and their recipients', () => import('../resources/alerts/cli.ts').then(each => each.alertCommands)],
+			[
+				'alert',
+				'Alerts and their recipients',
+				() => import('../resources/alerts/cli.ts').then(each => each.alertCommands),
+			],
 			[
 				'audit',
 				'The audit trail: who changed what, and when',

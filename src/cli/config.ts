@@ -2,11 +2,11 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadDestinations} from '../config/destinations-file.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/settings.ts';
-import {createResolver} from '../net/resolver.ts';
 import {systemClock} from '../kit/clock.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Route, RouteChoice} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';
+import {createResolver} from '../net/resolver.ts';
 import {
 	chooseRoute,
 	type Destinations,

@@ -1,11 +1,11 @@
 import {existsSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
+import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
+import {sampleDomain} from '../resources/domains/domains.ts';
 import {commandName, type WelcomeInput, welcome} from '../resources/workspaces/bootstrap.ts';
 import {removeSample, sampleSender, sampleTemplate} from '../resources/workspaces/sample.ts';
-import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../store/data-folder/data-dir.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
 import {endFirstStart} from '../store/first-starts.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';

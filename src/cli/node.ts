@@ -1,7 +1,7 @@
 import {hostname} from 'node:os';
 import type {Knex} from 'knex';
-import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';

@@ -1,3 +1,4 @@
+import {isValidTimezone, validLocale} from '../compose/render/locale.ts';
 import {duration as durationParser, rateLimit as rateLimitParser, size as sizeParser} from '../config/parsers.ts';
 import {defined} from '../kit/collections.ts';
 import {labelProblem} from '../kit/text.ts';
@@ -9,7 +10,6 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
-import {isValidTimezone, validLocale} from '../compose/render/locale.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad

@@ -1,8 +1,8 @@
-import {liveDaemon} from '../store/data-folder/daemon-file.ts';
-import type {ResealedStore} from '../store/data-folder/open.ts';
 import {storeTime} from '../kit/time.ts';
 import {reportTokenMs} from '../mail/report.ts';
 import {beginAct} from '../resources/audit/store.ts';
+import {liveDaemon} from '../store/data-folder/daemon-file.ts';
+import type {ResealedStore} from '../store/data-folder/open.ts';
 import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';

@@ -1,12 +1,12 @@
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
 import type {Logger} from 'pino';
-import {type Bootstrapped, firstUser} from '../resources/workspaces/bootstrap.ts';
 import {dashboardUrl, localUrl} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
+import {findUserByEmail} from '../resources/users/store.ts';
+import {type Bootstrapped, firstUser} from '../resources/workspaces/bootstrap.ts';
 import {firstKeysFile} from '../store/data-folder/data-dir.ts';
 import {endFirstStart} from '../store/first-starts.ts';
-import {findUserByEmail} from '../resources/users/store.ts';
 import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
 import {createTools, operator} from './session.ts';

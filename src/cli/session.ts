@@ -6,10 +6,25 @@ import {createInterface} from 'node:readline/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
-import {type Daemons, daemonsOfNodes} from '../resources/messages/why.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
+import {type Clock, systemClock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
+import {createIdSource, isId} from '../mail/ids.ts';
+import type {ActTools, Operator} from '../mail/operator.ts';
+import {createResolver} from '../net/resolver.ts';
+import {type Daemons, daemonsOfNodes} from '../resources/messages/why.ts';
+import {type Context, type InputOf, type Operation, perform} from '../resources/operation.ts';
+import {
+	findIds,
+	findWorkspace,
+	findWorkspaceByName,
+	listWorkspaces,
+	type OwnedId,
+	type OwnedKind,
+	type Workspace,
+} from '../resources/workspaces/store.ts';
 import {readDaemonFile} from '../store/data-folder/daemon-file.ts';
 import {
 	finishRestore,
@@ -21,27 +36,12 @@ import {
 	usedWorkspaceFile,
 } from '../store/data-folder/data-dir.ts';
 import {ensureSecrets, lockData, readSecrets, refuseBesideOthers, storeFile} from '../store/data-folder/open.ts';
-import {createResolver} from '../net/resolver.ts';
-import {type Clock, systemClock} from '../kit/clock.ts';
-import {storeTime} from '../kit/time.ts';
-import {createIdSource, isId} from '../mail/ids.ts';
-import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Context, type InputOf, type Operation, perform} from '../resources/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldHint} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
-import {
-	findIds,
-	findWorkspace,
-	findWorkspaceByName,
-	listWorkspaces,
-	type OwnedId,
-	type OwnedKind,
-	type Workspace,
-} from '../resources/workspaces/store.ts';
 import {CliError, userName} from './fault.ts';
 import {Progress, Terminal} from './terminal.ts';
 import {type Noun, toLines, toTable} from './terminal-text.ts';

@@ -1,10 +1,10 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {parseGoodPattern, parseRuleTable, type RuleTable, withOwnRules} from '../mail/bounce-rule-table.ts';
 import {packageFile} from '../kit/program-files.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {utf8Text} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import {parseGoodPattern, parseRuleTable, type RuleTable, withOwnRules} from '../mail/bounce-rule-table.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 

@@ -1,19 +1,19 @@
 import {randomBytes} from 'node:crypto';
 import {hostname} from 'node:os';
 import type {Knex} from 'knex';
-import {readConditions} from '../resources/alerts/conditions.ts';
-import {sendAlert} from '../resources/alerts/send.ts';
-import {AlertWatch} from '../resources/alerts/watch.ts';
-import {createResolver} from '../net/resolver.ts';
-import {dayMs, storeTime} from '../kit/time.ts';
 import {createLinks} from '../compose/links/links.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {AlertMessage} from '../mail/alert.ts';
 import type {NewId} from '../mail/ids.ts';
+import {createResolver} from '../net/resolver.ts';
+import {readConditions} from '../resources/alerts/conditions.ts';
 import {findMailRefusal} from '../resources/alerts/rules.ts';
+import {sendAlert} from '../resources/alerts/send.ts';
 import type {Alert} from '../resources/alerts/store.ts';
-import {createPosting} from './threads/posting.ts';
+import {AlertWatch} from '../resources/alerts/watch.ts';
 import type {Context} from './context.ts';
+import {createPosting} from './threads/posting.ts';
 import {ClockWatch} from './upkeep.ts';
 import {postingOf} from './webhook-posting.ts';
 

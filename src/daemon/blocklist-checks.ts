@@ -1,12 +1,12 @@
 import {isIP} from 'node:net';
 import {loadBlocklists} from '../config/blocklists-file.ts';
-import {createResolver} from '../net/resolver.ts';
 import {sendingAddresses} from '../doctor/blocklists.ts';
 import {repeated} from '../kit/clock.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {askBlocklist, type Blocklist, delistLink, doesList, type Listing} from '../net/blocklist.ts';
-import {type Blocklisting, listBlocklistings, saveBlocklistings, staleMs} from '../store/blocklists.ts';
+import {createResolver} from '../net/resolver.ts';
 import {listVerifiedDomains} from '../resources/domains/store.ts';
+import {type Blocklisting, listBlocklistings, saveBlocklistings, staleMs} from '../store/blocklists.ts';
 import type {Context} from './context.ts';
 
 const lookMs = 60_000;

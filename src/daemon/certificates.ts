@@ -3,16 +3,15 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {Agent, type Dispatcher} from 'undici';
-import {type Account, AcmeClient} from '../resources/certificates/acme-client.ts';
-import {AcmeError, type AcmeOptions} from '../resources/certificates/acme-connection.ts';
-import {challengesFor, overBudget, renewAt, waitAfter} from '../resources/certificates/renewal.ts';
-import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../resources/certificates/x509.ts';
 import {extraCa, type Settings} from '../config/settings.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {recordAct} from '../resources/audit/store.ts';
+import {type Account, AcmeClient} from '../resources/certificates/acme-client.ts';
+import {AcmeError, type AcmeOptions} from '../resources/certificates/acme-connection.ts';
+import {challengesFor, overBudget, renewAt, waitAfter} from '../resources/certificates/renewal.ts';
 import {
 	type AcmeAccount,
 	type Certificate,
@@ -34,6 +33,15 @@ import {
 	updateAccountEmail,
 	updateCertificate,
 } from '../resources/certificates/store.ts';
+import {
+	challengeCertificate,
+	type KeyPair,
+	keyOf,
+	newKey,
+	pemOf,
+	readChain,
+	renewalId,
+} from '../resources/certificates/x509.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type Context, toActing} from './context.ts';
 import {WantedNames} from './wanted-names.ts';

@@ -1,18 +1,18 @@
-import {NodeShares, termMs} from '../queue/node-shares.ts';
 import {simulatorWaitMs} from '../deliver/local-delivery.ts';
-import {createResolver} from '../net/resolver.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {Arrival} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import {createResolver} from '../net/resolver.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
+import {NodeShares, termMs} from '../queue/node-shares.ts';
 import {maxWaitOfAll, minLifetimeOf} from '../queue/pace/choose-route.ts';
 import type {QueueObserver} from '../queue/queue-claims.ts';
+import {openPolicies, Router} from '../queue/router.ts';
 import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
-import {openPolicies, Router} from '../queue/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {claimAged, createClaimWrite, readAged, readExpired, readShortestLifetime} from '../store/queue/claims.ts';
 import {

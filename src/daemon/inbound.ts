@@ -3,11 +3,10 @@ import {isIPv6} from 'node:net';
 import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
+import {createLinks, type Links} from '../compose/links/links.ts';
 import {linkBase} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
-import {createResolver} from '../net/resolver.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
-import {Allowances, type MailShare} from '../net/allowances.ts';
 import {type Asking, askDns} from '../inbound/dns-answers.ts';
 import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
@@ -16,14 +15,12 @@ import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-read
 import {createMailbox, MailboxFollower, mailboxProblem, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {toReceived} from '../inbound/received.ts';
-import {readTls, type Tls} from '../net/smtp-listener.ts';
 import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
-import {createLinks, type Links} from '../compose/links/links.ts';
 import {isReserved} from '../mail/address.ts';
 import {createPastIds} from '../mail/ids.ts';
 import {
@@ -34,14 +31,17 @@ import {
 	reportTokenMs,
 	type StoredInbound,
 } from '../mail/report.ts';
+import {Allowances, type MailShare} from '../net/allowances.ts';
 import type {DnsAnswers, Resolver} from '../net/dns.ts';
+import {createResolver} from '../net/resolver.ts';
+import {readTls, type Tls} from '../net/smtp-listener.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts} from '../resources/received/inbound-store.ts';
 import {readCheckpoint, saveCheckpoint} from '../resources/received/mailbox-store.ts';
 import {findInboxes, listInboundDomains} from '../resources/received/store.ts';
-import type {ReaderData} from './threads/reader.ts';
 import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
+import type {ReaderData} from './threads/reader.ts';
 
 const readLimitMs = 2000;
 /** One query takes less than the total for a message, so that a name that does not respond is recognized. */

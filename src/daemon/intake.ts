@@ -1,17 +1,17 @@
 import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
-import {type AcceptOptions, createAccept, createCatalog} from '../send/send.ts';
-import {createAcceptWrite} from '../send/write.ts';
-import {findSubmissionTemplate, makeSubmissionTemplate} from '../resources/templates/versions.ts';
 import {createAuth} from '../api/auth.ts';
 import {createFailureLimit, KeyRateLimits} from '../api/rate-limit.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import type {LiveSettings} from '../config/settings.ts';
 import {readTls} from '../net/smtp-listener.ts';
 import {findKey, noteKeyUse} from '../resources/keys/store.ts';
-import {sharePart} from '../store/nodes.ts';
+import {findSubmissionTemplate, makeSubmissionTemplate} from '../resources/templates/versions.ts';
+import {type AcceptOptions, createAccept, createCatalog} from '../send/send.ts';
 import type {SubmissionListener, SubmissionObserver} from '../send/submission/submission-listener.ts';
 import {Submission} from '../send/submission/submit.ts';
+import {createAcceptWrite} from '../send/write.ts';
+import {sharePart} from '../store/nodes.ts';
 import {type Context, toActing} from './context.ts';
 
 type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {

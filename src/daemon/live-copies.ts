@@ -1,6 +1,7 @@
 import {statSync} from 'node:fs';
 import type {Logger} from 'pino';
 import type {Settings} from '../config/settings.ts';
+import {type Clock, repeated} from '../kit/clock.ts';
 import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {
 	endCopy,
@@ -12,7 +13,6 @@ import {
 	takeRequest,
 } from '../store/data-folder/live-copy.ts';
 import {storeFile} from '../store/data-folder/open.ts';
-import {type Clock, repeated} from '../kit/clock.ts';
 import {copyLive} from '../store/engine/live-copy.ts';
 import type {Store} from '../store/store.ts';
 

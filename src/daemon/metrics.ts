@@ -2,8 +2,8 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import {type Attempt, type AttemptResult, isLoginRefusal} from '../mail/outcome.ts';
 import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../outcome/infrastructure-alarm.ts';
-import type {Blocklisting} from '../store/blocklists.ts';
 import type {Certificate} from '../resources/certificates/store.ts';
+import type {Blocklisting} from '../store/blocklists.ts';
 import type {QueueSize} from '../store/queue/queue-summary.ts';
 import type {PaceFigures} from '../store/queue/sites.ts';
 import type {ReputationStatus} from '../store/reputation.ts';

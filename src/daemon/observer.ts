@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Logger} from 'pino';
-import type {DomainCheck} from '../resources/domains/verify-domain.ts';
+import type {PolicyFailure} from '../deliver/sts-policies.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
@@ -9,18 +9,18 @@ import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
 import type {Reading, StoredInbound} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {PolicyFailure} from '../deliver/sts-policies.ts';
 import {ProviderHostError} from '../net/provider-client.ts';
+import type {InfrastructureAlarm} from '../outcome/infrastructure-alarm.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
+import {findingsText} from '../outcome/reputation-findings.ts';
+import type {Judged} from '../outcome/reputation-guard.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
 import type {SiteChange} from '../queue/pace/site-state.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import type {Site} from '../queue/site.ts';
-import type {InfrastructureAlarm} from '../outcome/infrastructure-alarm.ts';
-import {findingsText} from '../outcome/reputation-findings.ts';
-import type {Judged} from '../outcome/reputation-guard.ts';
-import type {SubmissionRefusal, SubmittedMail} from '../send/submission/submission-listener.ts';
+import type {DomainCheck} from '../resources/domains/verify-domain.ts';
 import type {Attempted} from '../resources/webhooks/turn.ts';
+import type {SubmissionRefusal, SubmittedMail} from '../send/submission/submission-listener.ts';
 import type {Metrics} from './metrics.ts';
 
 /** How often the same rejection of the same client is logged. */

@@ -3,13 +3,13 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Priority, priorities} from '../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../mail/route.ts';
+import {deliveryClaims, releaseSilentDeliveries} from '../resources/webhooks/queue-store.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {recipientClaims, releaseOthers, releaseOwn, releaseSilentClaims} from '../store/held-claims.ts';
 import {beat, listNodes, loseNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-recipients.ts';
 import {removeShares} from '../store/queue/sites.ts';
 import {maxNoticeLength, type Store} from '../store/store.ts';
-import {deliveryClaims, releaseSilentDeliveries} from '../resources/webhooks/queue-store.ts';
 import type {Observer} from './observer.ts';
 
 // Several nodes on one store: which of them are alive, and how a node learns about mail that another one accepted.

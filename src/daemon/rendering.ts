@@ -8,12 +8,12 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {MessageRendering, Rendered, Unmade} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
 import {Permits} from '../queue/smtp-workers.ts';
+import {listVariants} from '../resources/templates/store.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import {listVariants} from '../resources/templates/store.ts';
-import type {RendererData} from './threads/renderer.ts';
 import type {Context} from './context.ts';
 import {Signing, toFeedback} from './recipient-mails.ts';
+import type {RendererData} from './threads/renderer.ts';
 
 const makeLimitMs = 2000;
 /** How many octets of attachments of recipients being attempted may be in memory. Their messages are a third larger. */

@@ -1,12 +1,12 @@
 import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
-import {readBoot, writeBoot} from '../store/data-folder/daemon-file.ts';
-import {openRecordSources} from '../net/resolver.ts';
-import {sendingNames} from '../resources/domains/domain-records.ts';
 import type {Arrival, QueueKey} from '../mail/route.ts';
-import type {SiteReport} from '../queue/site.ts';
+import {openRecordSources} from '../net/resolver.ts';
 import {type Guard, startGuard} from '../outcome/reputation-guard.ts';
+import type {SiteReport} from '../queue/site.ts';
+import {sendingNames} from '../resources/domains/domain-records.ts';
+import {readBoot, writeBoot} from '../store/data-folder/daemon-file.ts';
 import {watchBlocklists} from './blocklist-checks.ts';
 import {type Context, toActing} from './context.ts';
 import {Engine} from './engine.ts';

@@ -5,13 +5,13 @@ import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import {type LoadedSettings, reloadSettings, type Settings} from '../config/settings.ts';
-import {explainDiskError} from '../store/data-folder/data-dir.ts';
-import {type Held, openData, refuseSecondDaemon} from '../store/data-folder/open.ts';
 import {minOpenFiles, neededOpenFiles, openFilesFix, readOpenFileLimit} from '../doctor/machine.ts';
 import {keepHeapSmall} from '../kit/memory.ts';
-import {createLog, type Log} from './log.ts';
+import {explainDiskError} from '../store/data-folder/data-dir.ts';
+import {type Held, openData, refuseSecondDaemon} from '../store/data-folder/open.ts';
 import {checkPorts, configuredListeners, explainListenError} from './check-ports.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
+import {createLog, type Log} from './log.ts';
 import {exitSeconds, killIfStuck} from './store-faults.ts';
 
 export type RunOptions = {

@@ -3,6 +3,7 @@ import {extraCa, type Settings} from '../config/settings.ts';
 import {toConfirmations} from '../deliver/find-hosts.ts';
 import {capturedFolder} from '../deliver/local-delivery.ts';
 import type {Delivery} from '../deliver/transaction.ts';
+import {echoFields} from '../inbound/providers/providers.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import {parseAddress} from '../mail/address.ts';
@@ -12,18 +13,17 @@ import {readExtras} from '../mail/message.ts';
 import type {AttemptResult, PreviousAttempt} from '../mail/outcome.ts';
 import type {ProviderName} from '../mail/provider.ts';
 import type {Precedence, Route, Terms} from '../mail/route.ts';
-import {echoFields} from '../inbound/providers/providers.ts';
 import type {ComposedMessage, MessageDelivery} from '../queue/attempt.ts';
-import {SmtpWorkers} from '../queue/smtp-workers.ts';
 import {ownAddresses} from '../queue/router.ts';
+import {SmtpWorkers} from '../queue/smtp-workers.ts';
+import {readProviders} from '../resources/smarthosts/store.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
-import {readProviders} from '../resources/smarthosts/store.ts';
-import type {SmtpWorkerData} from './threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';
 import {openHiddenValues} from './rendering.ts';
+import type {SmtpWorkerData} from './threads/smtp-worker.ts';
 
 /** Delivers messages through the SMTP workers, with what the store has about their recipients. */
 export class SmtpDelivery implements MessageDelivery {

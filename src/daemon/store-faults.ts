@@ -3,17 +3,17 @@ import process from 'node:process';
 import {Worker} from 'node:worker_threads';
 import type {Logger} from 'pino';
 import {processEnvironment} from '../config/process-env.ts';
-import {storeFile} from '../store/data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {storeFile} from '../store/data-folder/open.ts';
 import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {WriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
-import type {WriterData, WriterLive, WriterNews} from './threads/store-writer.ts';
 import type {Context} from './context.ts';
+import type {WriterData, WriterLive, WriterNews} from './threads/store-writer.ts';
 
 const probeMs = 1000;
 

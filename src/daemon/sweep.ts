@@ -1,6 +1,4 @@
 import type {Knex} from 'knex';
-import {createRemoval, type RemovalOptions} from '../resources/workspaces/delete-workspace.ts';
-import {removeEndpoint} from '../resources/webhooks/rules.ts';
 import type {Clock} from '../kit/clock.ts';
 import {stepsOf, takeSteps} from '../kit/steps.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
@@ -10,28 +8,30 @@ import {keptCaps} from '../mail/report.ts';
 import {aggregateDays, unprovenDays} from '../outcome/aggregates.ts';
 import type {Eraser} from '../outcome/erase.ts';
 import {firstKeptHour} from '../outcome/reputation-findings.ts';
-import {purgeAggregates} from '../resources/domains/reports-store.ts';
 import {purgeAllowances} from '../resources/alerts/addresses-store.ts';
 import {purgeAudit} from '../resources/audit/store.ts';
+import {purgeAggregates} from '../resources/domains/reports-store.ts';
+import {purgePolicies, purgeTlsDays} from '../resources/domains/tls-store.ts';
+import {purgeRead} from '../resources/received/inbound-store.ts';
+import {type KeptCaps, trimKept} from '../resources/received/kept-store.ts';
+import {purgeReceived} from '../resources/received/store.ts';
+import {purgePauses} from '../resources/topics/store.ts';
+import {sessionLimits} from '../resources/users/sessions.ts';
+import {purgeLinks, purgeUserSessions} from '../resources/users/store.ts';
+import {removeEndpoint} from '../resources/webhooks/rules.ts';
+import {deleteDeliveries, findAbandoned, findAboutNone} from '../resources/webhooks/store.ts';
+import {createRemoval, type RemovalOptions} from '../resources/workspaces/delete-workspace.ts';
+import {findShortKept} from '../resources/workspaces/store.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
 import {findErasureBefore} from '../store/erasures.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
-import {purgeRead} from '../resources/received/inbound-store.ts';
-import {type KeptCaps, trimKept} from '../resources/received/kept-store.ts';
 import {purgeSealed} from '../store/messages.ts';
 import {type Day, dropDay, findPast, hurry, makeDays, purgeRelated} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
-import {purgeReceived} from '../resources/received/store.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {emptyMessages, removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
-import {purgePolicies, purgeTlsDays} from '../resources/domains/tls-store.ts';
-import {purgePauses} from '../resources/topics/store.ts';
 import {purgeUsageHours} from '../store/usage.ts';
-import {purgeLinks, purgeUserSessions} from '../resources/users/store.ts';
-import {deleteDeliveries, findAbandoned, findAboutNone} from '../resources/webhooks/store.ts';
-import {findShortKept} from '../resources/workspaces/store.ts';
-import {sessionLimits} from '../resources/users/sessions.ts';
 
 /** Removes old data of one kind in steps. */
 type SweepTask = {

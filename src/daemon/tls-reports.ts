@@ -1,9 +1,7 @@
 import {createHash} from 'node:crypto';
 import {gzipSync} from 'node:zlib';
-import {sendDirectly} from '../resources/alerts/send.ts';
 import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {headerField} from '../compose/header-field.ts';
-import {createResolver} from '../net/resolver.ts';
 import {inTime, repeated} from '../kit/clock.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
@@ -11,6 +9,8 @@ import {parseAddress} from '../mail/address.ts';
 import type {TlsCount} from '../mail/aggregate.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
+import {createResolver} from '../net/resolver.ts';
+import {sendDirectly} from '../resources/alerts/send.ts';
 import {
 	claimTlsRecipient,
 	claimTlsReport,

@@ -3,21 +3,27 @@ import type {Logger} from 'pino';
 import {isLoopback, isWildcard} from '../config/derive.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
-import type {OpenSources} from '../resources/domains/check-records.ts';
-import type {SendingNames} from '../resources/domains/domain-records.ts';
-import {gracePeriodMs, nextCheck, queryDomainRecords, recordDomainCheck, takeDomain} from '../resources/domains/verify-domain.ts';
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {Eraser} from '../outcome/erase.ts';
 import {maxWaitOfAll} from '../queue/pace/choose-route.ts';
-import {readGeneration} from '../store/changes.ts';
+import type {OpenSources} from '../resources/domains/check-records.ts';
+import type {SendingNames} from '../resources/domains/domain-records.ts';
 import {type Domain, listDueDomains} from '../resources/domains/store.ts';
+import {
+	gracePeriodMs,
+	nextCheck,
+	queryDomainRecords,
+	recordDomainCheck,
+	takeDomain,
+} from '../resources/domains/verify-domain.ts';
+import {waitingDeliveries} from '../resources/webhooks/queue-store.ts';
+import {listWorkspaces} from '../resources/workspaces/store.ts';
+import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward, waitingRecipients} from '../store/held-claims.ts';
 import type {Store} from '../store/store.ts';
-import {waitingDeliveries} from '../resources/webhooks/queue-store.ts';
-import {listWorkspaces} from '../resources/workspaces/store.ts';
 import {type Context, toActing} from './context.ts';
 import {createThrottle, type Observer} from './observer.ts';
 import {

@@ -1,10 +1,10 @@
 import {networkInterfaces} from 'node:os';
-import {findWishes, newNames, type Wish} from '../resources/certificates/names.ts';
-import {isBegun, notAsked, overBudget} from '../resources/certificates/renewal.ts';
 import {publicHost} from '../config/derive.ts';
-import {createResolver} from '../net/resolver.ts';
 import {inTurn} from '../kit/clock.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
+import {createResolver} from '../net/resolver.ts';
+import {findWishes, newNames, type Wish} from '../resources/certificates/names.ts';
+import {isBegun, notAsked, overBudget} from '../resources/certificates/renewal.ts';
 import {
 	type Certificate,
 	deleteCertificate,

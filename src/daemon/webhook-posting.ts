@@ -7,18 +7,23 @@ import {takeSteps} from '../kit/steps.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
-import {releaseUnknown} from '../store/held-claims.ts';
-import {purgeEndpoints} from '../store/retention.ts';
-import type {Vault} from '../store/sealed.ts';
-import {type ClaimedDelivery, deliveryClaims, readDueEndpoints, readEndpointWork} from '../resources/webhooks/queue-store.ts';
-import {type Endpoint, hasEndpoints} from '../resources/webhooks/store.ts';
-import type {PosterData} from './threads/poster.ts';
-import {createPosting, type Posting} from './threads/posting.ts';
 import type {GuardOptions} from '../resources/webhooks/address-guard.ts';
 import {WebhookDispatcher} from '../resources/webhooks/dispatch.ts';
 import {type PostEnd, PostThread, type Signing, signingAt} from '../resources/webhooks/post.ts';
+import {
+	type ClaimedDelivery,
+	deliveryClaims,
+	readDueEndpoints,
+	readEndpointWork,
+} from '../resources/webhooks/queue-store.ts';
+import {type Endpoint, hasEndpoints} from '../resources/webhooks/store.ts';
+import {releaseUnknown} from '../store/held-claims.ts';
+import {purgeEndpoints} from '../store/retention.ts';
+import type {Vault} from '../store/sealed.ts';
 import type {Context} from './context.ts';
 import {watchArrivals} from './peers.ts';
+import type {PosterData} from './threads/poster.ts';
+import {createPosting, type Posting} from './threads/posting.ts';
 
 /** How often to check for events that another node wrote, in milliseconds. */
 const arrivalsMs = 1000;

@@ -1,9 +1,9 @@
 import type {FastifyRequest} from 'fastify';
 import {renderSVG} from 'uqr';
 import {type Html, html} from '../hosted/html.ts';
-import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../resources/users/store.ts';
 import {removeTotp, setPassword, setTotp} from '../resources/users/log-in.ts';
 import {removePasskey} from '../resources/users/passkeys.ts';
+import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../resources/users/store.ts';
 import {createTotpSecret, isTotpSecret, totpUri} from '../resources/users/totp.ts';
 import {act, badge, code, hidden, input, name, opened, section, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';

@@ -1,5 +1,5 @@
-import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../resources/messages/why.ts';
 import {storeTime} from '../kit/time.ts';
+import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../resources/messages/why.ts';
 import {silentMs} from '../store/nodes.ts';
 import {readRecipientFacts} from '../store/queue/queue-summary.ts';
 import type {DashboardParts} from './parts.ts';

@@ -1,6 +1,6 @@
 import {type Html, html, plainName} from '../hosted/html.ts';
-import type {Workspace} from '../resources/workspaces/store.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
+import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Assets} from './assets.ts';
 import {act, nothing, select, withToken} from './markup.ts';
 import {groups, type Place, placeKeys} from './places.ts';

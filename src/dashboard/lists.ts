@@ -1,6 +1,6 @@
-import {csvFile} from '../resources/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
+import {csvFile} from '../resources/csv-lists.ts';
 import {type Choice, chips, hidden, input, nothing, toHref} from './markup.ts';
 import type {Content} from './route.ts';
 

@@ -1,7 +1,7 @@
-import {createClassify} from '../mail/classify-reply.ts';
-import {toBuffer} from '../kit/text.ts';
 import {processInputs} from '../compose/render/in-worker.ts';
 import {readReport} from '../inbound/reports/read-report.ts';
+import {toBuffer} from '../kit/text.ts';
+import {createClassify} from '../mail/classify-reply.ts';
 import type {Look, Looks} from './look.ts';
 import {fileIn, seenMail} from './seen-mail.ts';
 

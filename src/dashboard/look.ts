@@ -1,8 +1,8 @@
 import {createTurns} from '../api/turns.ts';
+import {inWorker} from '../compose/render/in-worker.ts';
 import {entryPoint} from '../kit/program-files.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
-import {inWorker} from '../compose/render/in-worker.ts';
 import type {SeenMail} from './seen-mail.ts';
 
 /** What is found in the bytes of a mail, and from what. */

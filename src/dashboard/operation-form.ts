@@ -1,7 +1,7 @@
 import type {TSchema} from 'typebox';
-import {compileCheck} from '../resources/validate.ts';
 import type {Role} from '../mail/operator.ts';
 import {type Context, type InputOf, type Operation, perform, Refused} from '../resources/operation.ts';
+import {compileCheck} from '../resources/validate.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, type Route, type Visit} from './route.ts';
 

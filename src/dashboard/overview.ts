@@ -1,18 +1,18 @@
 import type {Knex} from 'knex';
-import {sampleTemplate} from '../resources/workspaces/sample.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
-import {listApiKeys} from '../resources/keys/store.ts';
+import {sampleDomain} from '../resources/domains/domains.ts';
 import {type Domain, listDomains} from '../resources/domains/store.ts';
+import {listApiKeys} from '../resources/keys/store.ts';
+import {pageTemplates} from '../resources/templates/store.ts';
+import {type Endpoint, listEndpoints} from '../resources/webhooks/store.ts';
+import {sampleTemplate} from '../resources/workspaces/sample.ts';
+import {findPaused, type Workspace} from '../resources/workspaces/store.ts';
 import {listSiteSuspensions, listSuspensions} from '../store/queue/open-recipients.ts';
 import {sizeOf, summarizeQueue} from '../store/queue/queue-summary.ts';
 import {readDeliveryTimes, readSimulated} from '../store/reputation.ts';
-import {pageTemplates} from '../resources/templates/store.ts';
 import {readMonth} from '../store/usage.ts';
-import {type Endpoint, listEndpoints} from '../resources/webhooks/store.ts';
-import {findPaused, type Workspace} from '../resources/workspaces/store.ts';
 import {chart} from './charts.ts';
 import {
 	countsSimulated,

@@ -1,23 +1,16 @@
-import {accountPages} from './account.ts';
 import {alertPages} from '../resources/alerts/page.ts';
 import {auditPages} from '../resources/audit/page.ts';
 import {contactPages} from '../resources/contacts/page.ts';
-import {deliverabilityPages} from '../resources/messages/deliverability-page.ts';
 import {domainPages} from '../resources/domains/domain-page.ts';
 import {domainListPages} from '../resources/domains/page.ts';
 import {senderPages} from '../resources/domains/senders-page.ts';
-import {createMadeChecks, healthPages} from './health.ts';
 import {keyPages} from '../resources/keys/page.ts';
-import {livePages} from './live.ts';
-import {logInPages, singleSignOnPages} from './log-in.ts';
-import {messagePages} from '../resources/messages/page.ts';
+import {deliverabilityPages} from '../resources/messages/deliverability-page.ts';
 import {oneMessagePages} from '../resources/messages/message-page.ts';
-import {overviewPages} from './overview.ts';
-import type {DashboardParts} from './parts.ts';
+import {messagePages} from '../resources/messages/page.ts';
 import {queuePages} from '../resources/messages/queue-page.ts';
 import {receivedPages} from '../resources/received/page.ts';
 import {returnedMailPages} from '../resources/received/returned-page.ts';
-import {go, type OpenRoute, type Route} from './route.ts';
 import {smarthostPages} from '../resources/smarthosts/page.ts';
 import {suppressionPages} from '../resources/suppressions/page.ts';
 import {comparePages} from '../resources/templates/compare-page.ts';
@@ -31,6 +24,13 @@ import {deliveryPages} from '../resources/webhooks/deliveries-page.ts';
 import {endpointPages} from '../resources/webhooks/endpoint-page.ts';
 import {endpointListPages} from '../resources/webhooks/page.ts';
 import {workspacePages} from '../resources/workspaces/page.ts';
+import {accountPages} from './account.ts';
+import {createMadeChecks, healthPages} from './health.ts';
+import {livePages} from './live.ts';
+import {logInPages, singleSignOnPages} from './log-in.ts';
+import {overviewPages} from './overview.ts';
+import type {DashboardParts} from './parts.ts';
+import {go, type OpenRoute, type Route} from './route.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
 export function pages(parts: DashboardParts): readonly Route[] {

@@ -3,12 +3,12 @@ import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {SiteReport} from '../queue/site.ts';
-import type {MasterKeys} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
 import type {PasswordLogIns} from '../resources/users/log-in.ts';
 import type {Oidc} from '../resources/users/oidc.ts';
 import type {Passkeys} from '../resources/users/passkeys.ts';
 import type {Sessions} from '../resources/users/sessions.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
 
 /** What the pages work with: the same workflows as the API's, and what only operators see. */
 export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors' | 'work'> & {

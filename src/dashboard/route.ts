@@ -2,8 +2,8 @@ import type {Readable} from 'node:stream';
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import type {ActTools, Role} from '../mail/operator.ts';
-import type {Workspace} from '../resources/workspaces/store.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
+import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Place} from './places.ts';
 
 /** A page of the dashboard or what one of its forms does: one row of the table that `mount.ts` serves and guards. */

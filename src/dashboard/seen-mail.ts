@@ -1,7 +1,7 @@
-import {percentDecode} from '../kit/urlencoded.ts';
 import {extractLinks} from '../compose/links/rewrite.ts';
-import {decodeWords} from '../mail/decode.ts';
 import {collectLeaves, type Field, fileNameOf, findField, type Part, readMail} from '../inbound/reports/mime.ts';
+import {percentDecode} from '../kit/urlencoded.ts';
+import {decodeWords} from '../mail/decode.ts';
 import {defused, maxLinkLength} from './mail-frame.ts';
 
 // What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a

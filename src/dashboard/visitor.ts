@@ -1,7 +1,7 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
 import type {Sessions, SignedIn} from '../resources/users/sessions.ts';
+import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
 
 // Who asks, by the cookie of a session.
 

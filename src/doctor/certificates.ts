@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {notAsked, overBudget} from '../resources/certificates/renewal.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
+import {notAsked, overBudget} from '../resources/certificates/renewal.ts';
 import {type Certificate, listCertificates} from '../resources/certificates/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 

@@ -1,12 +1,12 @@
+import type {Clock} from '../kit/clock.ts';
 import {type CheckedRecord, lookAtHost, type OpenSources} from '../resources/domains/check-records.ts';
 import type {SendingNames} from '../resources/domains/domain-records.ts';
 import {sampleDomain} from '../resources/domains/domains.ts';
-import {queryDomainRecords} from '../resources/domains/verify-domain.ts';
-import type {Clock} from '../kit/clock.ts';
 import {listDomains} from '../resources/domains/store.ts';
+import {queryDomainRecords} from '../resources/domains/verify-domain.ts';
 import {listInboundDomains} from '../resources/received/store.ts';
-import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../resources/workspaces/store.ts';
+import type {Store} from '../store/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 type DomainsInput = {

@@ -1,5 +1,5 @@
-import type {SendingNames} from '../resources/domains/domain-records.ts';
 import type {Resolver} from '../net/dns.ts';
+import type {SendingNames} from '../resources/domains/domain-records.ts';
 import {listInboundDomains} from '../resources/received/store.ts';
 import type {Store} from '../store/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';

@@ -5,11 +5,11 @@ import {describe} from '../api/describe.ts';
 import {apiError, retryAfter, unavailable} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
 import {inSlice, leaveAtEnd, Seats} from '../api/turns.ts';
+import type {Incoming} from '../inbound/providers/provider.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {type EventOwner, ownerOf, type ProviderPostEnd, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
-import type {Incoming} from '../inbound/providers/provider.ts';
 
 /** SendGrid posts at most 768 KB at once, SNS 256 KB. */
 const bodyLimit = 4 * 1024 * 1024;

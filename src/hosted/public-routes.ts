@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Routes} from '../api/api-parts.ts';
-import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../compose/links/links.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite, type Unsubscription} from '../outcome/unsubscribe.ts';

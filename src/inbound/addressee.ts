@@ -1,6 +1,6 @@
-import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../compose/links/links.ts';
 import type {SignedId} from '../compose/links/tokens.ts';
+import type {Clock} from '../kit/clock.ts';
 import {isOperatorAddress, parseDomain, unquotedLocal} from '../mail/address.ts';
 import {reportLocals} from '../mail/aggregate.ts';
 import {idTime} from '../mail/ids.ts';

@@ -1,7 +1,6 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
 import {withoutControls} from '../kit/text.ts';
-import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
 import type {Allowances, MailShare} from '../net/allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from '../net/guarded-server.ts';
 import {
@@ -13,6 +12,7 @@ import {
 	type Session,
 	SmtpListener,
 } from '../net/smtp-listener.ts';
+import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
 import {type Accepted, type AcceptInbound, shortKey} from './take-in.ts';
 
 /** A message that the listener accepted with 250. */

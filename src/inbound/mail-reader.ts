@@ -1,8 +1,8 @@
+import {ForeignWork, type ForeignWorkOptions} from '../kit/foreign-work.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {unjudged, unreadLetter} from '../mail/received.ts';
 import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
 import type {DnsAnswers, Question} from '../net/dns.ts';
-import {ForeignWork, type ForeignWorkOptions} from '../kit/foreign-work.ts';
 
 /** A job of the thread: a message, a provider's event, or the beginning of a message that may need DNS lookups. */
 export type ReaderJob =

@@ -8,15 +8,20 @@ import {apiKeyHash} from '../mail/api-key.ts';
 import {isProviderName, ownerOf, type ProviderPostEnd} from '../mail/provider.ts';
 import {type InboundSource, precedence, type ReadingTurn} from '../mail/report.ts';
 import {type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
+import {countUnreadEvents, hasInbound} from '../resources/received/inbound-store.ts';
+import {
+	findSmarthostByToken,
+	type Smarthost,
+	smarthostNoteWrite,
+	updateSmarthost,
+} from '../resources/smarthosts/store.ts';
+import type {Writer} from '../store/engine/writer.ts';
+import type {Vault} from '../store/sealed.ts';
+import {OwnerBatches} from './owner-batches.ts';
 import type {Fields, Incoming} from './providers/provider.ts';
 import {providers} from './providers/providers.ts';
 import {eventBytes, type StoredEvent} from './providers/read-event.ts';
 import {readSns, type SnsMessage} from './providers/ses.ts';
-import type {Writer} from '../store/engine/writer.ts';
-import {countUnreadEvents, hasInbound} from '../resources/received/inbound-store.ts';
-import type {Vault} from '../store/sealed.ts';
-import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthost} from '../resources/smarthosts/store.ts';
-import {OwnerBatches} from './owner-batches.ts';
 import {type Accepted, digestInbound} from './take-in.ts';
 
 /** Stores what arrived. Resolves once it is on stable storage. */

@@ -1,9 +1,9 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
-import type {Clock} from '../kit/clock.ts';
-import {storeTime} from '../kit/time.ts';
 import type {Links} from '../compose/links/links.ts';
 import type {SignedId} from '../compose/links/tokens.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {unquotedLocal} from '../mail/address.ts';
 import type {Candidate, Reading, StoredInbound, Via} from '../mail/report.ts';
 import type {DnsAnswers} from '../net/dns.ts';
@@ -11,8 +11,14 @@ import {recordAggregate} from '../outcome/aggregates.ts';
 import {envelopeVias, isOfNobody} from '../outcome/matches.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
+import {
+	countBegun,
+	type InboundEnd,
+	listUnread,
+	markRead,
+	type UnreadInbound,
+} from '../resources/received/inbound-store.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
-import {countBegun, type InboundEnd, listUnread, markRead, type UnreadInbound} from '../resources/received/inbound-store.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
 import type {Asking} from './dns-answers.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {cutText} from '../kit/text.ts';
 import type {Links} from '../compose/links/links.ts';
+import {cutText} from '../kit/text.ts';
 import {isReserved, parseAddress, unquotedLocal} from '../mail/address.ts';
 import type {PastId} from '../mail/ids.ts';
 import {

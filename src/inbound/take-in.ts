@@ -2,8 +2,8 @@ import {createHash} from 'node:crypto';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {type InboundSource, precedence, type ReadingTurn} from '../mail/report.ts';
-import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {insertInbound, type NewInbound} from '../resources/received/inbound-store.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import type {FoundMail} from './mail-files.ts';
 
 /** A message that has arrived, but is not stored yet. */

@@ -1,7 +1,7 @@
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import type {BounceRule} from './bounce.ts';
-import {type BounceCategory, bounceCategories, type Phase, phases} from './outcome.ts';
 import {unaccented} from './classify-reply.ts';
+import {type BounceCategory, bounceCategories, type Phase, phases} from './outcome.ts';
 
 export type RuleTable =
 	| {readonly ok: true; readonly rules: readonly BounceRule[]}

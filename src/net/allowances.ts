@@ -1,7 +1,7 @@
 import {LRUCache} from 'lru-cache';
+import type {Addressee, Role} from '../inbound/addressee.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
-import type {Addressee, Role} from '../inbound/addressee.ts';
 
 /** What a message uses of the allowances while it is received. */
 type Share = {

@@ -1,9 +1,9 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerAddress, SMTPServerDataStream, SMTPServerOptions, SMTPServerSession} from 'smtp-server';
 import {readSettingFile} from '../kit/regular-file.ts';
-import {clientNetwork} from './ip-address.ts';
 import type {MailShare} from './allowances.ts';
 import {type GuardedOptions, GuardedServer, refusals, reply, sessionOver, shuttingDown} from './guarded-server.ts';
+import {clientNetwork} from './ip-address.ts';
 
 /** The limits for clients of a listener (R3.5). */
 export type ListenerLimits = {

@@ -7,10 +7,10 @@ import {erasedAddress, type Recipient, type Role, submittedSource} from '../mail
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
 import {eraseFromAudit, recordAct} from '../resources/audit/store.ts';
+import {eraseReceived} from '../resources/received/store.ts';
 import {isSoleRemover} from '../store/engine/dialect.ts';
 import {belowOf, deleteErasure, type Erasure, findErasure, insertErasure} from '../store/erasures.ts';
 import {listAttachments, replaceSubmitted} from '../store/messages.ts';
-import {eraseReceived} from '../resources/received/store.ts';
 import {
 	countTraces,
 	deleteContact,

@@ -1,8 +1,14 @@
 import type {Knex} from 'knex';
 import type {BounceCategory, Escalated} from '../mail/outcome.ts';
 import {isSimulated} from '../mail/simulator.ts';
+import {
+	type AddressHealth,
+	hasDelivery,
+	readHealth,
+	removeHealth,
+	saveHealth,
+} from '../resources/suppressions/store.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
-import {type AddressHealth, hasDelivery, readHealth, removeHealth, saveHealth} from '../resources/suppressions/store.ts';
 
 /** A failure that does not suppress by itself but counts towards R2.1. `at` is in the store's format. */
 export type SoftBounce = {

@@ -3,11 +3,11 @@ import type {NewId} from '../mail/ids.ts';
 import {type defaultWebhookEvents, type Recipient, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {type DisabledReason, isListener, type WebhookEvent, webhookBody} from '../mail/webhook.ts';
+import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../resources/webhooks/store.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readPosted, readSubjects} from '../store/messages.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
-import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../resources/webhooks/store.ts';
 
 /** A timeline entry with its recipient. */
 export type AnnouncedEvent = NewEvent & {

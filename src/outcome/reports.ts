@@ -14,9 +14,9 @@ import {
 	reportTokenMs,
 	type Via,
 } from '../mail/report.ts';
-import type {GroupWrite} from '../store/engine/writer.ts';
 import {type InboundEnd, markRead} from '../resources/received/inbound-store.ts';
 import {type KeptCaps, trimInstallation, trimWorkspace} from '../resources/received/kept-store.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
 import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
 import {findMatches, isYoung, type Known, type Match, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';

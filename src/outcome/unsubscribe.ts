@@ -3,11 +3,7 @@ import {apiTime, dayMs, storeTime} from '../kit/time.ts';
 import {noMessage} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
-import {type Pair, pairKey} from '../store/engine/rows.ts';
-import type {GroupWrite} from '../store/engine/writer.ts';
-import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStatus} from '../resources/suppressions/store.ts';
-import {readDetails} from '../store/timeline.ts';
 import {
 	deleteOptOuts,
 	findOptedOut,
@@ -18,6 +14,10 @@ import {
 	type Topic,
 	toBars,
 } from '../resources/topics/store.ts';
+import {type Pair, pairKey} from '../store/engine/rows.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {findRecipientFor} from '../store/recipients.ts';
+import {readDetails} from '../store/timeline.ts';
 import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 

@@ -12,11 +12,11 @@ import {
 import {endOfLife, expiringIn, type OwnRetry, type Retry, resolveRetry} from '../mail/retry.ts';
 import type {Precedence, Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
+import type {Claimed} from '../store/queue/claims.ts';
+import type {ClaimPermit, ClaimResult, TravelTerms} from './claim-permit.ts';
 import {isBlock} from './pace/blocks.ts';
 import {fromSources} from './pace/choose-route.ts';
 import type {SiteEnd} from './pace/site-state.ts';
-import type {Claimed} from '../store/queue/claims.ts';
-import type {ClaimPermit, ClaimResult, TravelTerms} from './claim-permit.ts';
 import type {QueueClaims, QueueObserver} from './queue-claims.ts';
 
 /** A finished message for one recipient, ready to be sent. */

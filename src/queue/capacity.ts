@@ -1,9 +1,9 @@
 import type {Moment} from '../kit/clock.ts';
-import {opensAt} from './pace/site-state.ts';
 import {Agenda} from './agenda.ts';
 import type {ClaimPermit} from './claim-permit.ts';
 import {FairSlots} from './fair-slots.ts';
 import {type Entry, forgetLane, laneAt, readyWorkspaces} from './lanes.ts';
+import {opensAt} from './pace/site-state.ts';
 import {type Phase, phaseOf, phases, type Rank, rankOf, ranks} from './ranks.ts';
 import {type DestinationQueue, ownCapacity, type Pool, poolOf, rankAt, type Site, windowOf} from './site.ts';
 

@@ -1,12 +1,12 @@
 import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
-import {SentToday} from './pace/choose-route.ts';
-import {fallSilent, noteAttempt, type SiteChange, type SiteEnd, type SiteState, spend} from './pace/site-state.ts';
 import {Agenda} from './agenda.ts';
 import {Capacity, type CapacityOptions, type StartPool, type Turn} from './capacity.ts';
 import type {ClaimPermit, ClaimResult} from './claim-permit.ts';
 import {countPassed, forgetLane, laneAt, overtaken, owedTo, readyQueues, readyRank} from './lanes.ts';
 import {LookUps, type MayLookUp} from './look-ups.ts';
+import {SentToday} from './pace/choose-route.ts';
+import {fallSilent, noteAttempt, type SiteChange, type SiteEnd, type SiteState, spend} from './pace/site-state.ts';
 import {type Phase, phaseOf, type Rank} from './ranks.ts';
 import {
 	type DestinationQueue,

@@ -1,9 +1,9 @@
 import type {Moment} from '../kit/clock.ts';
 import {hash32} from '../kit/collections.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
+import type {NodeTerm} from '../store/queue/sites.ts';
 import {hasPart, isBackingOff, isProbing, type SiteShare, setRate, takeOver} from './pace/site-state.ts';
 import type {SharedSites, Shares} from './site.ts';
-import type {NodeTerm} from '../store/queue/sites.ts';
 
 // Nodes that share a PostgreSQL store divide each provider's limits evenly. Each node has a term: a row in the store,
 // renewed every second, that names the set of nodes by which it divides. The node uses no more of a provider than its

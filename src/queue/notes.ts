@@ -2,9 +2,9 @@ import type {Moment} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {laneText, type QueueKey} from '../mail/route.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
-import {connectionsOf, isProbing, mailsAllowed, savedSite} from './pace/site-state.ts';
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
+import {connectionsOf, isProbing, mailsAllowed, savedSite} from './pace/site-state.ts';
 import {type Rank, rankOf} from './ranks.ts';
 import {type DestinationQueue, ownCapacity, rankAt, type Site} from './site.ts';
 

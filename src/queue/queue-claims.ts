@@ -4,11 +4,11 @@ import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import type {SiteChange} from './pace/site-state.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
 import type {ClaimPermit, ClaimResult} from './claim-permit.ts';
+import type {SiteChange} from './pace/site-state.ts';
 import type {Site} from './site.ts';
 
 /** What the queue reports while it runs. */

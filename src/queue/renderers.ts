@@ -1,7 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 import {addTurn, type FairRing, takeTurn, UrgentRing} from '../kit/fair-ring.ts';
-import type {Attachment} from '../mail/message.ts';
 import {
 	ForeignWork,
 	type ForeignWorkOptions,
@@ -9,6 +8,7 @@ import {
 	type ThreadObserver,
 	type ToWorker,
 } from '../kit/foreign-work.ts';
+import type {Attachment} from '../mail/message.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {ComposedMessage, Unmade} from './attempt.ts';
 

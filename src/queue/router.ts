@@ -6,15 +6,20 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
 import {extraCa} from '../config/settings.ts';
+import {fetchPolicy, type PolicyFailure, StsPolicies} from '../deliver/sts-policies.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route.ts';
-import {fetchPolicy, type PolicyFailure, StsPolicies} from '../deliver/sts-policies.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
+import {countTls, findPolicy, savePolicy} from '../resources/domains/tls-store.ts';
+import {findWorkspace, listWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
+import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {Store} from '../store/store.ts';
 import {
 	chooseRoute,
 	type DailyShares,
@@ -31,11 +36,6 @@ import {
 	utcDay,
 	type WarmUp,
 } from './pace/choose-route.ts';
-import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
-import type {Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
-import {countTls, findPolicy, savePolicy} from '../resources/domains/tls-store.ts';
-import {findWorkspace, listWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
 
 type RouterOptions = {
 	readonly settings: Settings;

@@ -3,7 +3,6 @@ import {priorities} from '../mail/message.ts';
 import {endOfLife, type OwnRetry, type Retry, resolveLifetime} from '../mail/retry.ts';
 import type {Arrival, QueueKey, Route} from '../mail/route.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import {connectionsOf, type SiteChange, type SiteEnd} from './pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
@@ -11,6 +10,7 @@ import {type ClaimPermit, travelTerms} from './claim-permit.ts';
 import {DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
 import {FairSlots} from './fair-slots.ts';
 import {type NotesOptions, QueueNotes} from './notes.ts';
+import {connectionsOf, type SiteChange, type SiteEnd} from './pace/site-state.ts';
 import {type ClaimsOptions, QueueClaims, type QueueObserver} from './queue-claims.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 

@@ -3,6 +3,9 @@ import type {Priority} from '../mail/message.ts';
 import {maxWait, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
+import type {Timed} from './agenda.ts';
+import type {ClaimPermit} from './claim-permit.ts';
+import type {Lane} from './lanes.ts';
 import {
 	connectionsOf,
 	isBackingOff,
@@ -15,9 +18,6 @@ import {
 	type SiteState,
 	setPace,
 } from './pace/site-state.ts';
-import type {Timed} from './agenda.ts';
-import type {ClaimPermit} from './claim-permit.ts';
-import type {Lane} from './lanes.ts';
 import {isHighRank, type Rank} from './ranks.ts';
 
 /**

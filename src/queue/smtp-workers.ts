@@ -1,8 +1,8 @@
+import {Thread, type ThreadOptions} from '../kit/foreign-work.ts';
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import type {Precedence} from '../mail/route.ts';
-import {Thread, type ThreadOptions} from '../kit/foreign-work.ts';
 
 /** One recipient for an SMTP worker. `delivery` is passed through; only the worker knows its form. */
 type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};

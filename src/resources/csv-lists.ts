@@ -1,7 +1,7 @@
 import {Readable} from 'node:stream';
 import type {Knex} from 'knex';
-import {type AuditEntry, listAudit} from './audit/store.ts';
 import {csvLine} from '../kit/csv.ts';
+import {type AuditEntry, listAudit} from './audit/store.ts';
 
 /** The columns of each export. They are field names in the JSON of a row. */
 export const csvColumns = {

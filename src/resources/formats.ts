@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import {maxDays} from './messages/stats.ts';
+import {isValidTimezone} from '../compose/render/locale.ts';
 import {badInNames, labelProblem} from '../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
@@ -10,7 +10,7 @@ import {readMediaType} from '../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../mail/message.ts';
 import {askedTerms, maxQueryTerms} from '../mail/terms.ts';
 import {maxOverlap} from '../mail/webhook.ts';
-import {isValidTimezone} from '../compose/render/locale.ts';
+import {maxDays} from './messages/stats.ts';
 
 /** Returns what a valid text looks like, as a clause (`must …`), or `null` if the text is valid. */
 type Format = (text: string) => string | null;

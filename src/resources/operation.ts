@@ -4,10 +4,10 @@ import {apiErrors} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools, Role} from '../mail/operator.ts';
-import {type Act, beginAct, recordAct} from './audit/store.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
+import {type Act, beginAct, recordAct} from './audit/store.ts';
 
 /** The interfaces that offer operations: the HTTP API, the CLI, the forms of the dashboard and `mailctl apply`. */
 type Face = 'api' | 'cli' | 'dashboard' | 'apply';

@@ -1,12 +1,12 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {TSchema} from 'typebox';
+import {apiError, bodyMissing} from '../api/errors.ts';
 import {isObject} from '../kit/exact-json.ts';
 import type {Violation} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
-import {apiError, bodyMissing} from '../api/errors.ts';
-import {type FormatName, formats} from './formats.ts';
 import {variablesProblem} from '../send/schema.ts';
+import {type FormatName, formats} from './formats.ts';
 
 /** Returns the violations of a value, at most twenty; none if it is valid. It may remove `null`s from the value. */
 type Check = (value: unknown) => readonly Violation[];

@@ -6,15 +6,15 @@ import {isTemplateId} from '../mail/ids.ts';
 import {erasedAddress, extrasJson, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
 import {type Arrival, type QueueKey, queueKeyText} from '../mail/route.ts';
 import {resolveDestination} from '../mail/simulator.ts';
-import {createRowCache} from '../store/changes.ts';
 import {lookUpSender, type SenderRow} from '../resources/domains/store.ts';
+import {lookUpTemplate, type TemplateRow} from '../resources/templates/store.ts';
+import {lookUpTopic, type TopicRow} from '../resources/topics/store.ts';
+import {findWorkspace, type Workspace} from '../resources/workspaces/store.ts';
+import {createRowCache} from '../store/changes.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import {findSent, listAttachments} from '../store/messages.ts';
 import type {Vault} from '../store/sealed.ts';
-import {lookUpTemplate, type TemplateRow} from '../resources/templates/store.ts';
-import {lookUpTopic, type TopicRow} from '../resources/topics/store.ts';
-import {findWorkspace, type Workspace} from '../resources/workspaces/store.ts';
 import {
 	type Accepted,
 	createInFlight,

@@ -8,13 +8,6 @@ import {resolveDestination, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {toTerms} from '../mail/terms.ts';
 import {recordAct} from '../resources/audit/store.ts';
-import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
-import {type Pair, pairKey} from '../store/engine/rows.ts';
-import type {GroupWrite} from '../store/engine/writer.ts';
-import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
-import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
-import {insertRecipients} from '../store/recipients.ts';
-import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {
 	type Addressee,
 	findOptedOut,
@@ -24,8 +17,15 @@ import {
 	readAddressees,
 	teachContacts,
 } from '../resources/topics/store.ts';
-import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
 import {readDeletedWorkspaces} from '../resources/workspaces/store.ts';
+import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
+import {type Pair, pairKey} from '../store/engine/rows.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
+import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
+import {insertRecipients} from '../store/recipients.ts';
+import {insertEvents, type NewEvent} from '../store/timeline.ts';
+import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
 import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
 type AcceptWriteOptions = {

@@ -10,13 +10,13 @@ import {
 	submittedType,
 } from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
+import {deleteDeliveries, findAbout} from '../resources/webhooks/store.ts';
 import {type Dialect, holdsBytes, lockLate, queryRows, rowSource} from './engine/dialect.ts';
 import {alongIndex, nearIds} from './engine/rows.ts';
 import type {Erasure} from './erasures.ts';
 import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeClaims} from './timeline.ts';
-import {deleteDeliveries, findAbout} from '../resources/webhooks/store.ts';
 
 type Removal = {
 	/** Messages after this id are checked; empty means from the oldest. */

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {sendBody} from '../../src/send/schema.ts';
 import {isId} from '../../src/mail/ids.ts';
+import {sendBody} from '../../src/send/schema.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';

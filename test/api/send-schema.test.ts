@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {sendBody} from '../../src/send/schema.ts';
 import {compileCheck} from '../../src/resources/validate.ts';
+import {sendBody} from '../../src/send/schema.ts';
 import {conforms} from '../helpers/conforms.ts';
 
 const check = compileCheck(sendBody);

@@ -1,4 +1,3 @@
-import {readStats} from '../../src/resources/messages/stats.ts';
 import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
 import {percentiles} from '../../src/cli/bench/latency.ts';
 import {
@@ -13,6 +12,7 @@ import {
 	spent,
 } from '../../src/cli/bench/measures.ts';
 import {compiled, legal, makeShop, plain, type Workload, withStore} from '../../src/cli/bench/throw-away.ts';
+import {readStats} from '../../src/resources/messages/stats.ts';
 import type {AccountedSink} from './accounted-sink.ts';
 import {accountOf, type Entry} from './books.ts';
 

@@ -1,13 +1,13 @@
 import process from 'node:process';
 import {parseArgs} from 'node:util';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
-import {systemClock} from '../../src/kit/clock.ts';
 import {createLinks} from '../../src/compose/links/links.ts';
-import {pooledRandom} from '../../src/mail/ids.ts';
-import type {MakeJob, MakeResult} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/compose/render/compile.ts';
 import {createRenderer} from '../../src/compose/render/render.ts';
 import {MessageMaker} from '../../src/daemon/threads/make.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {pooledRandom} from '../../src/mail/ids.ts';
+import type {MakeJob, MakeResult} from '../../src/queue/renderers.ts';
 import {claimedMail} from '../helpers/claimed-mail.ts';
 import {itemReceipt, receipt} from './receipts.ts';
 

@@ -2,14 +2,14 @@ import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {connect} from 'node:net';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
-import {createClassify} from '../../src/mail/classify-reply.ts';
 import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 import {Deliverer} from '../../src/deliver/deliverer.ts';
-import {createResolver} from '../../src/net/resolver.ts';
-import {systemClock} from '../../src/kit/clock.ts';
-import {ProviderClient} from '../../src/net/provider-client.ts';
-import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 import {postmarkMail} from '../../src/inbound/providers/postmark-mail.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {createClassify} from '../../src/mail/classify-reply.ts';
+import {ProviderClient} from '../../src/net/provider-client.ts';
+import {createResolver} from '../../src/net/resolver.ts';
+import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.
 // node dist/test/bench/smtp-client.js [transactions]

@@ -1,11 +1,11 @@
 import test from 'ava';
-import {startIntake} from '../../src/resources/received/bounce-intake-cli.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {writeDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {foundMail} from '../../src/inbound/mail-files.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
+import {startIntake} from '../../src/resources/received/bounce-intake-cli.ts';
+import {writeDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {newStore, temporaryFolder} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 

@@ -34,12 +34,12 @@ test('the bundle includes every thread of the program and the license of each li
 	t.teardown(() => execFileSync('rm', ['-r', folder]));
 	execFileSync(process.execPath, ['scripts/bundle.js', folder]);
 	for (const thread of [
-		'threads/renderer',
-		'threads/smtp-worker',
-		'threads/reader',
-		'threads/poster',
-		'threads/store-writer',
-		'render/compile-worker',
+		'daemon/threads/renderer',
+		'daemon/threads/smtp-worker',
+		'daemon/threads/reader',
+		'daemon/threads/poster',
+		'daemon/threads/store-writer',
+		'compose/render/compile-worker',
 	]) {
 		t.true(existsSync(`${folder}/${thread}.js`), thread);
 	}

@@ -1,13 +1,13 @@
 import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import type {Settings} from '../../src/config/settings.ts';
 import {watchBlocklists} from '../../src/daemon/blocklist-checks.ts';
-import {addDomain} from '../../src/resources/domains/domains.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {nameOnList} from '../../src/net/blocklist.ts';
+import {addDomain} from '../../src/resources/domains/domains.ts';
+import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {listBlocklistings, listedNow} from '../../src/store/blocklists.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';

@@ -5,9 +5,9 @@ import {join} from 'node:path';
 import test from 'ava';
 import {loadSettings} from '../../src/config/settings.ts';
 import {startDaemon} from '../../src/daemon/daemon.ts';
+import {createLog} from '../../src/daemon/log.ts';
 import {readDaemonFile} from '../../src/store/data-folder/daemon-file.ts';
 import {openData} from '../../src/store/data-folder/open.ts';
-import {createLog} from '../../src/daemon/log.ts';
 
 test('writes daemon.json before logging that it listens', async t => {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));

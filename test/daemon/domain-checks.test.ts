@@ -1,17 +1,14 @@
 import test, {type ExecutionContext} from 'ava';
-import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {DomainChecks} from '../../src/daemon/upkeep.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createResolver} from '../../src/net/resolver.ts';
 import {domainRecords} from '../../src/resources/domains/domain-records.ts';
 import {addDomain} from '../../src/resources/domains/domains.ts';
 import {addSender} from '../../src/resources/domains/senders.ts';
 import {rotateKeys, type SigningKeys} from '../../src/resources/domains/signing-keys.ts';
-import type {DomainCheck} from '../../src/resources/domains/verify-domain.ts';
-import {systemClock} from '../../src/kit/clock.ts';
-import {storeTime} from '../../src/kit/time.ts';
-import {readGeneration} from '../../src/store/changes.ts';
 import {
 	countDomainStates,
 	type DkimKey,
@@ -21,6 +18,9 @@ import {
 	findSender,
 	listDkimKeys,
 } from '../../src/resources/domains/store.ts';
+import type {DomainCheck} from '../../src/resources/domains/verify-domain.ts';
+import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
+import {readGeneration} from '../../src/store/changes.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {publish} from '../helpers/domain-zone.ts';

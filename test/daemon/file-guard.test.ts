@@ -2,9 +2,9 @@ import {copyFileSync, existsSync, readFileSync, renameSync, rmSync, statSync} fr
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {FileGuard} from '../../src/daemon/file-guard.ts';
+import {identifyFiles} from '../../src/kit/open-files.ts';
 import {openDataDir} from '../../src/store/data-folder/data-dir.ts';
 import {ensureSecrets, lockData, storeFile} from '../../src/store/data-folder/open.ts';
-import {identifyFiles} from '../../src/kit/open-files.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {copyStore, openStore, openWriter} from '../../src/store/store.ts';
 import {temporaryFolder} from '../helpers/databases.ts';

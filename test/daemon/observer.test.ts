@@ -1,13 +1,13 @@
 import test from 'ava';
-import {createObserver} from '../../src/daemon/observer.ts';
 import {createLog} from '../../src/daemon/log.ts';
+import {createObserver} from '../../src/daemon/observer.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {StoredInbound} from '../../src/mail/report.ts';
+import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
-import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
-import type {Claimed} from '../../src/store/queue/claims.ts';
 import type {Attempted} from '../../src/resources/webhooks/turn.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
 const recipient = {

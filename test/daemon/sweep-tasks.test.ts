@@ -12,8 +12,8 @@ import {
 import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {notify} from '../../src/outcome/outbox.ts';
-import type {Writer} from '../../src/store/engine/writer.ts';
 import {trimKept} from '../../src/resources/received/kept-store.ts';
+import type {Writer} from '../../src/store/engine/writer.ts';
 import {makeDays} from '../../src/store/postgres/days.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';

@@ -1,11 +1,11 @@
 import {gunzipSync} from 'node:zlib';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
-import {sendDirectly} from '../../src/resources/alerts/send.ts';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {mailboxOf, reportAddresses, tlsReportMail} from '../../src/daemon/tls-reports.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {sendDirectly} from '../../src/resources/alerts/send.ts';
 import {
 	claimTlsRecipient,
 	claimTlsReport,

@@ -1,10 +1,10 @@
 import test, {type ExecutionContext} from 'ava';
-import {exportPages} from '../../src/resources/suppressions/suppression-file.ts';
 import {watchWal} from '../../src/daemon/store-faults.ts';
 import {walCheck} from '../../src/doctor/machine.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {openStore} from '../../src/store/store.ts';
 import {insertSuppressions} from '../../src/resources/suppressions/store.ts';
+import {exportPages} from '../../src/resources/suppressions/suppression-file.ts';
+import {openStore} from '../../src/store/store.ts';
 import {newStore} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 

@@ -1,7 +1,7 @@
 import test from 'ava';
-import {openStore} from '../../src/store/store.ts';
 import {findUserByEmail} from '../../src/resources/users/store.ts';
 import {totpCode, totpStep} from '../../src/resources/users/totp.ts';
+import {openStore} from '../../src/store/store.ts';
 import {type Seen, strangerTo, tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {serviceOf} from '../helpers/service.ts';

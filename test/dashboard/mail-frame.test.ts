@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {findLinks} from '../../src/compose/links/rewrite.ts';
 import {lookAt} from '../../src/dashboard/look.ts';
 import {mailContent} from '../../src/dashboard/mail-frame.ts';
-import {headersContent, previewContent, sourceContent, textContent} from '../../src/resources/messages/mail-page.ts';
 import {seenMail} from '../../src/dashboard/seen-mail.ts';
-import {findLinks} from '../../src/compose/links/rewrite.ts';
+import {headersContent, previewContent, sourceContent, textContent} from '../../src/resources/messages/mail-page.ts';
 import type {StoredMessage} from '../../src/store/messages.ts';
 import {evilMail} from '../helpers/evil-mails.ts';
 import {hostileMails} from '../helpers/hostile-mails.ts';

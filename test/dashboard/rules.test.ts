@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Route} from '../../src/dashboard/route.ts';
 import {type Role, roles} from '../../src/mail/operator.ts';
-import {openStore} from '../../src/store/store.ts';
 import {findUserByEmail} from '../../src/resources/users/store.ts';
+import {openStore} from '../../src/store/store.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
 import {service} from './service.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
-import {createSecureResolver} from '../../src/net/secure-resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {TlsaRecord} from '../../src/net/dns.ts';
+import {createSecureResolver} from '../../src/net/secure-resolver.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab} from '../helpers/delivery-lab.ts';
 import {type DnsFault, type DnsRecords, startFakeDns} from '../helpers/fake-dns.ts';

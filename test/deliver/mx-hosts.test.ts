@@ -1,7 +1,7 @@
 import test from 'ava';
 import {findMxHosts, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
-import {createResolver} from '../../src/net/resolver.ts';
 import type {Clock} from '../../src/kit/clock.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 

@@ -1,7 +1,7 @@
 import {createSecureContext} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
-import {createResolver} from '../../src/net/resolver.ts';
 import {fetchPolicy, type PolicyFailure, StsPolicies} from '../../src/deliver/sts-policies.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import type {StoredPolicy} from '../../src/resources/domains/tls-store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
@@ -109,7 +109,7 @@ test('keeps a policy until it expires, even if its host is down or its record is
 	dns.zone['_mta-sts.example.test'] = {txt: ['v=STSv1; id=2;']};
 	pass(6 * minute);
 	t.is((await policyOf())?.mode, 'enforce');
-	t.like(failures, {length: 1, 0: {failure: 'sts-policy-fetch-error', kept: true}});
+	t.like(failures, {length: 1, 0: {failure: 'sts-policy-fetch-error', hasValidPolicy: true}});
 	for (const answer of ['servfail', 'nxdomain', {txt: []}, {txt: ['v=STSv1; id=1;', 'v=STSv1; id=2;']}] as const) {
 		dns.zone['_mta-sts.example.test'] = answer;
 		pass(day);
@@ -149,7 +149,10 @@ test('treats an unavailable policy as none and retries after 5 minutes', async t
 	t.is(await policyOf(), null);
 	t.is(await policyOf(), null);
 	t.is(requests(), 1);
-	t.like(failures, {length: 1, 0: {domain: 'example.test', failure: 'sts-policy-fetch-error', kept: false}});
+	t.like(failures, {
+		length: 1,
+		0: {domain: 'example.test', failure: 'sts-policy-fetch-error', hasValidPolicy: false},
+	});
 	host.answer = enforce;
 	pass(4 * minute);
 	t.is(await policyOf(), null);

@@ -2,9 +2,9 @@ import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import type {Settings} from '../../src/config/settings.ts';
-import {createResolver} from '../../src/net/resolver.ts';
 import {blocklistCheck, sendingAddresses} from '../../src/doctor/blocklists.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 

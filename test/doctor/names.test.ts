@@ -1,7 +1,6 @@
 import {createSocket} from 'node:dgram';
 import {once} from 'node:events';
 import test, {type ExecutionContext} from 'ava';
-import {createResolver} from '../../src/net/resolver.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {clockCheck} from '../../src/doctor/machine.ts';
 import {
@@ -13,6 +12,7 @@ import {
 } from '../../src/doctor/outbound.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {reverseName} from '../../src/net/host-name.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 async function resolverFor(t: ExecutionContext, zone: Zone) {

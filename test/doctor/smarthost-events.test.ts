@@ -1,9 +1,9 @@
 import test from 'ava';
-import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {smarthostEventsCheck} from '../../src/doctor/outbound.ts';
 import {dayMs, hourMs, storeTime} from '../../src/kit/time.ts';
 import {reportingProviders} from '../../src/mail/provider.ts';
 import {findSmarthost, insertSmarthost, smarthostNoteWrite} from '../../src/resources/smarthosts/store.ts';
+import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 

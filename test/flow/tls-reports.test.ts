@@ -1,8 +1,8 @@
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {openStore, type Store} from '../../src/store/store.ts';
 import {countTls, savePolicy, type TlsDay} from '../../src/resources/domains/tls-store.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
 import {eventsOf, type Program, prepareProgram} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

@@ -1,13 +1,13 @@
 import {Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
 import type {Delivery} from '../../src/deliver/transaction.ts';
-import {createResolver} from '../../src/net/resolver.ts';
+import {postmarkMail} from '../../src/inbound/providers/postmark-mail.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {Terms} from '../../src/mail/route.ts';
 import {ProviderClient} from '../../src/net/provider-client.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import type {SmtpTimeouts} from '../../src/net/smtp-timeouts.ts';
-import {postmarkMail} from '../../src/inbound/providers/postmark-mail.ts';
 import {classify} from './classify.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';

@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
-import type {Reading, Report} from '../../src/mail/report.ts';
 import {readReport} from '../../src/inbound/reports/read-report.ts';
+import type {Reading, Report} from '../../src/mail/report.ts';
 import {classify} from './classify.ts';
 
 /** A mail of lines, with CRLF. */

@@ -1,7 +1,7 @@
 import {createHash, randomBytes} from 'node:crypto';
+import {createLinks} from '../../src/compose/links/links.ts';
 import {findCandidates} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {createLinks} from '../../src/compose/links/links.ts';
 import type {Clues, Reading, Report, StoredInbound} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,6 +1,6 @@
-import {createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {Resolver} from '../../src/net/dns.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {startFakeDns, type Zone} from './fake-dns.ts';
 import type {Teardown} from './fake-mx.ts';
 

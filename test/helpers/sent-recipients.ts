@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import path from 'node:path';
-import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {createLinks, type Links} from '../../src/compose/links/links.ts';
+import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {insertMessages, insertWorkspace} from './messages.ts';
 import {changeRecipients} from './recipient-rows.ts';

@@ -2,13 +2,13 @@ import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {WebhookEventType} from '../../src/mail/message.ts';
-import {releaseUnknown} from '../../src/store/held-claims.ts';
-import type {Store} from '../../src/store/store.ts';
-import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/resources/webhooks/queue-store.ts';
-import {insertDeliveries} from '../../src/resources/webhooks/store.ts';
 import {WebhookDispatcher} from '../../src/resources/webhooks/dispatch.ts';
 import type {PostEnd} from '../../src/resources/webhooks/post.ts';
+import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/resources/webhooks/queue-store.ts';
+import {insertDeliveries} from '../../src/resources/webhooks/store.ts';
 import type {Attempted} from '../../src/resources/webhooks/turn.ts';
+import {releaseUnknown} from '../../src/store/held-claims.ts';
+import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';
 
 /** An endpoint as a raw row; its secret is not sealed. */

@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {judgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
 import {createLinks} from '../../src/compose/links/links.ts';
+import {judgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {newId} from '../helpers/messages.ts';

@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
+import {createLinks} from '../../src/compose/links/links.ts';
 import {toReceived} from '../../src/inbound/received.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {createLinks} from '../../src/compose/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {unjudged, unreadLetter} from '../../src/mail/received.ts';
 import type {Reading, StoredInbound} from '../../src/mail/report.ts';

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
+import {readReport} from '../../src/inbound/reports/read-report.ts';
 import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
-import {readReport} from '../../src/inbound/reports/read-report.ts';
 import {countUnread} from '../../src/resources/received/inbound-store.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';

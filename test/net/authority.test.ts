@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
-import {Authority} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {Authority} from '../../src/net/resolver.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 /** Starts a resolver whose zone delegates to another server. */

@@ -1,8 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {askBlocklist, type Blocklist, delistLink, doesList, nameOnList} from '../../src/net/blocklist.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const list: Blocklist = {

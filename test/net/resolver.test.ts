@@ -1,6 +1,6 @@
 import test from 'ava';
-import {AnswerCache, createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {AnswerCache, createResolver} from '../../src/net/resolver.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 
 test('queries a failing name again, unless failures are cached too', async t => {

@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {Links} from '../../src/compose/links/links.ts';
-import type {Clues, Reading, Report} from '../../src/mail/report.ts';
 import {readReport} from '../../src/inbound/reports/read-report.ts';
+import type {Clues, Reading, Report} from '../../src/mail/report.ts';
 import type {Store} from '../../src/store/store.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {queueKeyText, type Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
+import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import {noOtherNodes} from '../../src/queue/site.ts';
 import {routeTo} from '../helpers/routes.ts';
 

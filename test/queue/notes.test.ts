@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
-import {newSite} from '../../src/queue/pace/site-state.ts';
 import {QueueNotes} from '../../src/queue/notes.ts';
+import {newSite} from '../../src/queue/pace/site-state.ts';
 import {createSite, type DestinationQueue, newQueue} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';

@@ -1,7 +1,7 @@
 import type {Pace, Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues, type DestinationQueuesOptions} from '../../src/queue/destination-queues.ts';
+import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import {noOtherNodes} from '../../src/queue/site.ts';
 import {routeTo} from '../helpers/routes.ts';
 

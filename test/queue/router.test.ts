@@ -1,10 +1,10 @@
 import test from 'ava';
-import {changeWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
-import {createResolver} from '../../src/net/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {createResolver} from '../../src/net/resolver.ts';
 import {Router} from '../../src/queue/router.ts';
+import {changeWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {sealingIds} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
-import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
+import type {SiteEnd} from '../../src/queue/pace/site-state.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, key, minute, own, permitsOf, queuesOf, settle, silent, well} from './on-queues.ts';
 

@@ -1,10 +1,10 @@
 import test from 'ava';
-import type {Send} from '../../src/send/draft.ts';
-import {readResend} from '../../src/send/send.ts';
-import {createAcceptWrite} from '../../src/send/write.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
+import type {Send} from '../../src/send/draft.ts';
+import {readResend} from '../../src/send/send.ts';
+import {createAcceptWrite} from '../../src/send/write.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';

@@ -1,7 +1,7 @@
-import {NodeShares} from '../../src/queue/node-shares.ts';
-import {connectionsOf} from '../../src/queue/pace/site-state.ts';
 import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
+import {NodeShares} from '../../src/queue/node-shares.ts';
+import {connectionsOf} from '../../src/queue/pace/site-state.ts';
 import type {Site} from '../../src/queue/site.ts';
 import type {ShareTables} from './share-tables.ts';
 import type {Time} from './time.ts';

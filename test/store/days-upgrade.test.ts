@@ -1,10 +1,10 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
+import {claimDeliveries, listPosts} from '../../src/resources/webhooks/queue-store.ts';
 import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
 import {readRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
-import {claimDeliveries, listPosts} from '../../src/resources/webhooks/queue-store.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';

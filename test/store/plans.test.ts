@@ -2,6 +2,7 @@ import test from 'ava';
 import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
+import {readAddressees, teachContacts} from '../../src/resources/topics/store.ts';
 import {
 	bringForward,
 	recipientClaims,
@@ -12,7 +13,6 @@ import {
 } from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {readDue, readWaitingQueues} from '../../src/store/queue/open-recipients.ts';
-import {readAddressees, teachContacts} from '../../src/resources/topics/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

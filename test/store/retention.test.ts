@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {removeMessages} from '../../src/store/retention.ts';
 import {insertDeliveries} from '../../src/resources/webhooks/store.ts';
+import {removeMessages} from '../../src/store/retention.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';

@@ -1,7 +1,13 @@
 import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep.ts';
 import {readTlsSums} from '../../src/resources/domains/reports-store.ts';
-import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/resources/domains/tls-store.ts';
+import {
+	countTls,
+	findPolicy,
+	type StoredPolicy,
+	savePolicy,
+	type TlsDay,
+} from '../../src/resources/domains/tls-store.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const policy: StoredPolicy = {

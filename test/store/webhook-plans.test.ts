@@ -1,8 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {deliveryStates} from '../../src/mail/webhook.ts';
-import {releaseOthers} from '../../src/store/held-claims.ts';
-import {purgeEndpoints} from '../../src/store/retention.ts';
 import {
 	claimDeliveries,
 	deliveryClaims,
@@ -10,7 +8,15 @@ import {
 	readEndpointWork,
 	writeDeliveryEnds,
 } from '../../src/resources/webhooks/queue-store.ts';
-import {findDelivery, findNewest, listDeliveries, replayDeliveries, replayDelivery} from '../../src/resources/webhooks/store.ts';
+import {
+	findDelivery,
+	findNewest,
+	listDeliveries,
+	replayDeliveries,
+	replayDelivery,
+} from '../../src/resources/webhooks/store.ts';
+import {releaseOthers} from '../../src/store/held-claims.ts';
+import {purgeEndpoints} from '../../src/store/retention.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -1,10 +1,12 @@
 import type {Knex} from 'knex';
-import {saveTemplate} from '../../resources/templates/versions.ts';
-import {createWorkspace} from '../../resources/workspaces/rules.ts';
 import {dayMs, storeTime} from '../../kit/time.ts';
 import {idFloor} from '../../mail/ids.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {listSenders} from '../../resources/domains/store.ts';
+import {lookUpTemplate, type TemplateVariant} from '../../resources/templates/store.ts';
+import {saveTemplate} from '../../resources/templates/versions.ts';
+import {createWorkspace} from '../../resources/workspaces/rules.ts';
+import {findWorkspaceByName} from '../../resources/workspaces/store.ts';
 import {
 	beginFilling,
 	endFilling,
@@ -16,8 +18,6 @@ import {
 	insertFilled,
 } from '../../store/filling.ts';
 import type {Store} from '../../store/store.ts';
-import {lookUpTemplate, type TemplateVariant} from '../../resources/templates/store.ts';
-import {findWorkspaceByName} from '../../resources/workspaces/store.ts';
 import {benchSender} from './throw-away.ts';
 
 export type FillOptions = {

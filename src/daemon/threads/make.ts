@@ -1,18 +1,18 @@
 import {composeSubmitted, createCompose, type Stamp} from '../../compose/compose.ts';
 import type {SigningKey} from '../../compose/dkim.ts';
 import {needsSmtputf8, type RenderedMessage} from '../../compose/header-field.ts';
-import type {Clock} from '../../kit/clock.ts';
-import {joined} from '../../kit/text.ts';
 import {type Links, type PageLinks, toMessageId} from '../../compose/links/links.ts';
 import {rewrite} from '../../compose/links/rewrite.ts';
 import type {Claims} from '../../compose/links/tokens.ts';
+import {chooseVariant, mailLocale} from '../../compose/render/locale.ts';
+import type {Renderer, RenderVariant} from '../../compose/render/render.ts';
+import type {Clock} from '../../kit/clock.ts';
+import {joined} from '../../kit/text.ts';
 import {domainOf} from '../../mail/address.ts';
+import {decodeWords} from '../../mail/decode.ts';
 import {erasedAddress, hiddenValue, readExtras, startOf, submittedSource, toTracking} from '../../mail/message.ts';
 import {isUnder} from '../../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../../queue/renderers.ts';
-import {chooseVariant, mailLocale} from '../../compose/render/locale.ts';
-import type {Renderer, RenderVariant} from '../../compose/render/render.ts';
-import {decodeWords} from '../../mail/decode.ts';
 
 export type MakeOptions = {
 	readonly links: Links;

@@ -1,6 +1,6 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
-import {createResolver} from '../../net/resolver.ts';
 import type {Clock} from '../../kit/clock.ts';
+import {createResolver} from '../../net/resolver.ts';
 import {AddressGuard, type GuardOptions} from '../../resources/webhooks/address-guard.ts';
 import {Connections} from '../../resources/webhooks/connections.ts';
 import {Poster} from '../../resources/webhooks/post.ts';

@@ -1,14 +1,14 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {createClassify} from '../../mail/classify-reply.ts';
 import type {NewRules, ReaderJob, ReaderResult} from '../../inbound/mail-reader.ts';
-import {toBuffer} from '../../kit/text.ts';
-import {systemClocks} from '../../kit/work-limit.ts';
-import type {BounceRule} from '../../mail/bounce.ts';
-import {type FromWorker, progress, type ToWorker} from '../../kit/foreign-work.ts';
 import {readEvent} from '../../inbound/providers/read-event.ts';
 import {KnownAnswers} from '../../inbound/reports/known-answers.ts';
 import {readInbound} from '../../inbound/reports/read-inbound.ts';
 import {missingAnswers} from '../../inbound/reports/verdicts.ts';
+import {type FromWorker, progress, type ToWorker} from '../../kit/foreign-work.ts';
+import {toBuffer} from '../../kit/text.ts';
+import {systemClocks} from '../../kit/work-limit.ts';
+import type {BounceRule} from '../../mail/bounce.ts';
+import {createClassify} from '../../mail/classify-reply.ts';
 
 /** The data with which a reader thread is started. */
 export type ReaderData = {

@@ -1,13 +1,13 @@
 import {importSigningKey} from '../../compose/dkim.ts';
-import {joined} from '../../kit/text.ts';
 import {createLinks} from '../../compose/links/links.ts';
 import type {TokenKeys} from '../../compose/links/tokens.ts';
-import {pooledRandom} from '../../mail/ids.ts';
-import {submittedSource} from '../../mail/message.ts';
-import type {MakeJob} from '../../queue/renderers.ts';
 import {processInputs} from '../../compose/render/in-worker.ts';
 import {createRenderer} from '../../compose/render/render.ts';
 import {collectLeaves, readMail} from '../../inbound/reports/mime.ts';
+import {joined} from '../../kit/text.ts';
+import {pooledRandom} from '../../mail/ids.ts';
+import {submittedSource} from '../../mail/message.ts';
+import type {MakeJob} from '../../queue/renderers.ts';
 import {type MakeOptions, MessageMaker, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 

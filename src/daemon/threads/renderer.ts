@@ -1,12 +1,13 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {importSigningKey, type SigningKey} from '../../compose/dkim.ts';
-import {createSharedClock} from '../../kit/clock.ts';
-import {createGarbage} from '../../kit/memory.ts';
 import {createLinks} from '../../compose/links/links.ts';
 import type {TokenKeys} from '../../compose/links/tokens.ts';
-import {pooledRandom} from '../../mail/ids.ts';
+import {createRenderer} from '../../compose/render/render.ts';
+import {createSharedClock} from '../../kit/clock.ts';
 import {progress} from '../../kit/foreign-work.ts';
+import {createGarbage} from '../../kit/memory.ts';
+import {pooledRandom} from '../../mail/ids.ts';
 import type {Unmade} from '../../queue/attempt.ts';
 import {
 	type FromRenderer,
@@ -17,7 +18,6 @@ import {
 	type SentJob,
 	type ToRenderer,
 } from '../../queue/renderers.ts';
-import {createRenderer} from '../../compose/render/render.ts';
 import type {FeedbackAddresses} from './make.ts';
 import {type Ingredients, MessageMaker, type Variant} from './make.ts';
 

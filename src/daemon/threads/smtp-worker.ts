@@ -1,16 +1,16 @@
 import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
-import {createClassify} from '../../mail/classify-reply.ts';
 import {Deliverer, type DelivererOptions} from '../../deliver/deliverer.ts';
 import type {Delivery} from '../../deliver/transaction.ts';
-import {createResolver} from '../../net/resolver.ts';
-import {createSecureResolver} from '../../net/secure-resolver.ts';
+import {postmarkMail} from '../../inbound/providers/postmark-mail.ts';
 import {createSharedClock} from '../../kit/clock.ts';
 import {createGarbage} from '../../kit/memory.ts';
 import {answerCalls} from '../../kit/thread-calls.ts';
 import type {BounceRule} from '../../mail/bounce.ts';
+import {createClassify} from '../../mail/classify-reply.ts';
 import {ProviderClient, type StandIn} from '../../net/provider-client.ts';
-import {postmarkMail} from '../../inbound/providers/postmark-mail.ts';
+import {createResolver} from '../../net/resolver.ts';
+import {createSecureResolver} from '../../net/secure-resolver.ts';
 import {Permits, type SilentSite, type SmtpWorkerMethods} from '../../queue/smtp-workers.ts';
 
 /** The data with which an SMTP worker is started: the deliverer's options that can be copied to another thread. */

@@ -1,5 +1,4 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {createAcceptWrite} from '../../send/write.ts';
 import {createSharedClock} from '../../kit/clock.ts';
 import type {OpenFile} from '../../kit/open-files.ts';
 import {createIdSource} from '../../mail/ids.ts';
@@ -8,12 +7,13 @@ import type {EventWriter} from '../../outcome/outbox.ts';
 import {createRecordWrite} from '../../outcome/record.ts';
 import {createUnsubscribeWrite} from '../../outcome/unsubscribe.ts';
 import {keyUseWrite} from '../../resources/keys/store.ts';
+import {createTurnWrite} from '../../resources/webhooks/turn.ts';
+import {createAcceptWrite} from '../../send/write.ts';
 import {answerWrites} from '../../store/engine/writer-thread.ts';
 import {createClaimWrite} from '../../store/queue/claims.ts';
 import {createQueueWaitWrite} from '../../store/queue/open-recipients.ts';
 import {siteWrite} from '../../store/queue/sites.ts';
 import {openWriter} from '../../store/store.ts';
-import {createTurnWrite} from '../../resources/webhooks/turn.ts';
 
 /** The data with which the writer thread is started. */
 export type WriterData = {

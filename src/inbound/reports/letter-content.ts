@@ -1,6 +1,6 @@
 import {cutText, withoutControls} from '../../kit/text.ts';
-import type {ParsedMessage} from '../../mail/received.ts';
 import {stripHtml} from '../../mail/decode.ts';
+import type {ParsedMessage} from '../../mail/received.ts';
 import {fileNameOf, findField, type Part, transferEncoding} from './mime.ts';
 
 /** The parts of a message that people read. */

@@ -1,8 +1,8 @@
 import addressparser, {type AddressOrGroup} from 'nodemailer/lib/addressparser';
 import {cutText, withoutControls} from '../../kit/text.ts';
+import {decodeWords} from '../../mail/decode.ts';
 import {type ParsedMessage, unreadLetter, type Verdict} from '../../mail/received.ts';
 import {addressesIn} from './addresses-in-text.ts';
-import {decodeWords} from '../../mail/decode.ts';
 import {readContent, toFiles} from './letter-content.ts';
 import {collectLeaves, type Field, findField, type Mail, type Part, readContentType, readMail} from './mime.ts';
 import {hasRepeatedField} from './raw-header.ts';

@@ -1,6 +1,13 @@
 import {isAscii} from 'node:buffer';
 import {splitParts} from '../../kit/multipart.ts';
-import {charsetOfHtml, decodeBody, decodeText, decodeWords, isTrustedCharset, type TransferEncoding} from '../../mail/decode.ts';
+import {
+	charsetOfHtml,
+	decodeBody,
+	decodeText,
+	decodeWords,
+	isTrustedCharset,
+	type TransferEncoding,
+} from '../../mail/decode.ts';
 
 /** A header field: its name in lower case, its value unfolded but not decoded. */
 export type Field = {readonly name: string; readonly value: string};

@@ -1,9 +1,9 @@
-import {phaseIn} from '../../mail/classify-reply.ts';
 import type {Classify, Evidence, Judgement} from '../../mail/bounce.ts';
+import {phaseIn} from '../../mail/classify-reply.ts';
+import {decodeWords, stripHtml} from '../../mail/decode.ts';
 import {type Clues, notRefused, type Reading, type Report, type ReportAction} from '../../mail/report.ts';
 import {addressesIn, addressIn, isSameAddress, strangersIn} from './addresses-in-text.ts';
 import {readAggregate} from './aggregate-report.ts';
-import {decodeWords, stripHtml} from '../../mail/decode.ts';
 import {collectLeaves, type Field, findField, type Mail, readMail} from './mime.ts';
 import {type Paragraph, paragraphsOn, splitParagraphs} from './paragraphs.ts';
 import {evidenceIn, findReason, hostIn, type Reply, replyAlone, replyIn} from './reply.ts';

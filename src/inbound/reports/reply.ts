@@ -1,6 +1,6 @@
-import {phaseIn} from '../../mail/classify-reply.ts';
 import {unprintable} from '../../kit/text.ts';
 import type {Evidence} from '../../mail/bounce.ts';
+import {phaseIn} from '../../mail/classify-reply.ts';
 
 /** What a text says that a mail server replied. Absent values are `null`. */
 export type Reply = {

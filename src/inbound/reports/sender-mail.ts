@@ -1,6 +1,6 @@
+import {decodeWords} from '../../mail/decode.ts';
 import {notRefused, type Report, type ReportAction} from '../../mail/report.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
-import {decodeWords} from '../../mail/decode.ts';
 import {type Field, findField, type Mail, type Part} from './mime.ts';
 import {findReason} from './reply.ts';
 import type {Structured} from './structured.ts';

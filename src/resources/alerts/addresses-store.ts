@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {domainOf} from '../../mail/address.ts';
-import type {DomainState} from '../domains/store.ts';
 import {queryRows} from '../../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../../store/engine/rows.ts';
+import type {DomainState} from '../domains/store.ts';
 import {findSuppressed} from '../suppressions/store.ts';
 
 /** Whether a workspace's alert emails may be sent to an address. */

@@ -1,21 +1,13 @@
-import {apiTime} from '../../kit/time.ts';
-import {alertKindNames, alertWays} from '../../mail/alert.ts';
-import {Type} from '../../mail/type.ts';
-import {
-	addAlert,
-	checkTarget,
-	muteAlert,
-	removeAlert,
-	type ShownAlert,
-	testAlert,
-	withStatuses,
-} from './rules.ts';
-import {findAlert, listAlerts} from './store.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {apiError} from '../../api/errors.ts';
+import {apiTime} from '../../kit/time.ts';
+import {alertKindNames, alertWays} from '../../mail/alert.ts';
+import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from '../page-schema.ts';
-import {alertView} from '../../api/views.ts';
+import {alertView} from '../views.ts';
+import {addAlert, checkTarget, muteAlert, removeAlert, type ShownAlert, testAlert, withStatuses} from './rules.ts';
+import {findAlert, listAlerts} from './store.ts';
 
 const timeOrNull = Type.Union([time, Type.Null()]);
 const fields = {

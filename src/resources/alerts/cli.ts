@@ -1,7 +1,14 @@
-import {alertView, storedTime} from '../../api/views.ts';
+import {CliError} from '../../cli/fault.ts';
+import {readSecret} from '../../cli/files.ts';
+import {email, oneOf} from '../../cli/options.ts';
+import {type CliCommand, version} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {sendTest} from '../../daemon/alerts.ts';
 import {toGuard} from '../../daemon/webhook-posting.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../../mail/alert.ts';
+import {alertView, storedTime} from '../views.ts';
+import {AddressGuard} from '../webhooks/address-guard.ts';
 import {
 	addAlert,
 	addVouchedAlert,
@@ -14,13 +21,6 @@ import {
 	withStatuses,
 } from './rules.ts';
 import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
-import {AddressGuard} from '../webhooks/address-guard.ts';
-import {CliError} from '../../cli/fault.ts';
-import {readSecret} from '../../cli/files.ts';
-import {email, oneOf} from '../../cli/options.ts';
-import {type CliCommand, version} from '../../cli/program.ts';
-import type {Session} from '../../cli/session.ts';
-import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 
 type AddOptions = {
 	mail?: string;

@@ -1,5 +1,4 @@
 import type {Settings} from '../../config/settings.ts';
-import {readBackups} from '../../store/data-folder/backup-note.ts';
 import {judgeCertificate} from '../../doctor/certificates.ts';
 import type {Check} from '../../doctor/finding.ts';
 import {databaseClockCheck, diskCheck} from '../../doctor/machine.ts';
@@ -11,18 +10,19 @@ import {dayMs, hourMs, storeTime} from '../../kit/time.ts';
 import type {AlertKind, Condition} from '../../mail/alert.ts';
 import {idTime} from '../../mail/ids.ts';
 import {relayAdvice} from '../../mail/relay-advice.ts';
-import {listConditions} from './store.ts';
 import {listedNow} from '../../store/blocklists.ts';
-import {listCertificates} from '../certificates/store.ts';
-import {listFailedDomains} from '../domains/store.ts';
-import {findOldestUnread} from '../received/inbound-store.ts';
+import {readBackups} from '../../store/data-folder/backup-note.ts';
 import {listNodes} from '../../store/nodes.ts';
 import {readDue, readSuspensions} from '../../store/queue/open-recipients.ts';
 import {listBlockingSites, listRefusingRoutes} from '../../store/queue/sites.ts';
-import {listSmarthosts} from '../smarthosts/store.ts';
 import type {Store} from '../../store/store.ts';
+import {listCertificates} from '../certificates/store.ts';
+import {listFailedDomains} from '../domains/store.ts';
+import {findOldestUnread} from '../received/inbound-store.ts';
+import {listSmarthosts} from '../smarthosts/store.ts';
 import {listDeadEndpoints} from '../webhooks/queue-store.ts';
 import {findOldestWorkspace, findPausedByOthers} from '../workspaces/store.ts';
+import {listConditions} from './store.ts';
 
 /** The sources of conditions. */
 type Sources = {

@@ -1,16 +1,3 @@
-import {type Html, html} from '../../hosted/html.ts';
-import {type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
-import {
-	addAlert,
-	checkTarget,
-	muteAlert,
-	type NewAlert,
-	removeAlert,
-	type ShownAlert,
-	testAlert,
-	withStatuses,
-} from './rules.ts';
-import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
 import {
 	act,
 	badge,
@@ -30,6 +17,19 @@ import {
 import {operationForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
+import {
+	addAlert,
+	checkTarget,
+	muteAlert,
+	type NewAlert,
+	removeAlert,
+	type ShownAlert,
+	testAlert,
+	withStatuses,
+} from './rules.ts';
+import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
 
 const path = '/alerts';
 

@@ -4,19 +4,11 @@ import {dayMs, hourMs, parseDuration, storeTime} from '../../kit/time.ts';
 import {parseAddress} from '../../mail/address.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
 import {Type} from '../../mail/type.ts';
-import {type AddressStatus, confirmAddress, readAddressStatuses, takeAllowance} from './addresses-store.ts';
-import {
-	type Alert,
-	countOwnAlerts,
-	deleteAlert,
-	findAlert,
-	insertAlert,
-	queueMessage,
-	updateAlert,
-} from './store.ts';
-import {findWorkspace} from '../workspaces/store.ts';
-import {checkRoom} from '../workspaces/limits.ts';
 import {type InputOf, notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
+import {findWorkspace} from '../workspaces/store.ts';
+import {type AddressStatus, confirmAddress, readAddressStatuses, takeAllowance} from './addresses-store.ts';
+import {type Alert, countOwnAlerts, deleteAlert, findAlert, insertAlert, queueMessage, updateAlert} from './store.ts';
 
 /** An alert and the status of its address. Webhooks and the installation's own alerts are always `active`. */
 export type ShownAlert = Alert & {readonly status: AddressStatus};

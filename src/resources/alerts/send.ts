@@ -10,9 +10,9 @@ import {domainOf} from '../../mail/address.ts';
 import type {AlertMessage} from '../../mail/alert.ts';
 import type {Resolver} from '../../net/dns.ts';
 import type {Relay} from '../../net/relay-url.ts';
-import type {Alert} from './store.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {PostEnd, Poster} from '../webhooks/post.ts';
+import type {Alert} from './store.ts';
 import {composeAlertText, toWebhookBody} from './words.ts';
 
 type AlertSenderOptions = {

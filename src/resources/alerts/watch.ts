@@ -4,6 +4,8 @@ import {type Clock, repeated} from '../../kit/clock.ts';
 import {storeTime} from '../../kit/time.ts';
 import {type AlertKind, type AlertMessage, alertKindNames, type Condition} from '../../mail/alert.ts';
 import type {NewId} from '../../mail/ids.ts';
+import type {Store} from '../../store/store.ts';
+import {type Change, judge, type News} from './judge.ts';
 import {
 	type Alert,
 	beginAttempt,
@@ -18,8 +20,6 @@ import {
 	removeMessage,
 	updateAlert,
 } from './store.ts';
-import type {Store} from '../../store/store.ts';
-import {type Change, judge, type News} from './judge.ts';
 
 type AlertWatchOptions = {
 	readonly store: Pick<Store, 'reader' | 'agreeing'>;

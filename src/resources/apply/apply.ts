@@ -1,20 +1,20 @@
 import type {Knex} from 'knex';
-import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../webhooks/rules.ts';
-import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../workspaces/rules.ts';
 import {generateSigningKeys} from '../../compose/dkim.ts';
 import {maskPasswords} from '../../config/parsers.ts';
-import {addDomain, removeDomain} from '../domains/domains.ts';
-import {changeLinkHost} from '../domains/link-host.ts';
-import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
 import {defined} from '../../kit/collections.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {hasPassword, withPasswords} from '../../mail/route.ts';
+import type {Vault} from '../../store/sealed.ts';
+import {addDomain, removeDomain} from '../domains/domains.ts';
+import {changeLinkHost} from '../domains/link-host.ts';
+import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
+import {findDomain, findSender, type Sender} from '../domains/store.ts';
 import {changeKey, createKey, revokeKey} from '../keys/rules.ts';
-import {LimitReached} from '../workspaces/limits.ts';
 import {type OperationContext, performIn, Refused} from '../operation.ts';
 import {createTopic, removeTopic, updateTopic} from '../topics/rules.ts';
-import {findDomain, findSender, type Sender} from '../domains/store.ts';
-import type {Vault} from '../../store/sealed.ts';
+import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../webhooks/rules.ts';
+import {LimitReached} from '../workspaces/limits.ts';
+import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../workspaces/rules.ts';
 import {findWorkspaceByName, type Workspace} from '../workspaces/store.ts';
 import {
 	type DeclaredItems,

@@ -1,20 +1,20 @@
-import {toGuard} from '../../daemon/webhook-posting.ts';
-import {type Change, type ChangeResult, differences, perform, withKnownRoute} from './apply.ts';
-import {type DeclaredWorkspace, documentVersion} from './document.ts';
-import {type Problem, readDocument} from './read-document.ts';
-import {declared, readState} from './state.ts';
-import {ownHosts} from '../domains/domain-records.ts';
-import {utf8Text} from '../../kit/text.ts';
-import {storeTime} from '../../kit/time.ts';
-import {findWorkspaceByName, listWorkspaces} from '../workspaces/store.ts';
-import {AddressGuard} from '../webhooks/address-guard.ts';
 import {CliError} from '../../cli/fault.ts';
 import {readInput} from '../../cli/files.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Terminal} from '../../cli/terminal.ts';
 import {printable, wrapped} from '../../cli/terminal-text.ts';
+import {toGuard} from '../../daemon/webhook-posting.ts';
+import {utf8Text} from '../../kit/text.ts';
+import {storeTime} from '../../kit/time.ts';
+import {ownHosts} from '../domains/domain-records.ts';
+import {AddressGuard} from '../webhooks/address-guard.ts';
 import {checkWishes} from '../workspaces/cli.ts';
+import {findWorkspaceByName, listWorkspaces} from '../workspaces/store.ts';
+import {type Change, type ChangeResult, differences, perform, withKnownRoute} from './apply.ts';
+import {type DeclaredWorkspace, documentVersion} from './document.ts';
+import {type Problem, readDocument} from './read-document.ts';
+import {declared, readState} from './state.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 

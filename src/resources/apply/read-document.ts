@@ -1,13 +1,13 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
-import {canonicalLocale} from '../formats.ts';
-import {compileCheck} from '../validate.ts';
-import {returnPathProblem} from '../domains/domains.ts';
-import {linkHostProblem} from '../domains/link-host.ts';
 import {parseTime, storeTime} from '../../kit/time.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {readRateLimit} from '../../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../../mail/branding.ts';
 import {parseRoute} from '../../mail/route.ts';
+import {returnPathProblem} from '../domains/domains.ts';
+import {linkHostProblem} from '../domains/link-host.ts';
+import {canonicalLocale} from '../formats.ts';
+import {compileCheck} from '../validate.ts';
 import {
 	type DeclaredItems,
 	type DeclaredWorkspace,

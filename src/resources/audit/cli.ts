@@ -1,8 +1,8 @@
-import {auditPages, auditView, csvColumns, streamCsv} from '../csv-lists.ts';
-import {type AuditEntry, listAudit} from './store.ts';
 import {count, past} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {type Noun, printable, shortTime} from '../../cli/terminal-text.ts';
+import {auditPages, auditView, csvColumns, streamCsv} from '../csv-lists.ts';
+import {type AuditEntry, listAudit} from './store.ts';
 
 type Options = {readonly since?: number; readonly limit?: number; readonly csv?: true};
 

@@ -1,12 +1,12 @@
-import {auditView, csvColumns, auditPages as csvPages, streamCsv} from '../csv-lists.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type AuditEntry, listAudit} from './store.ts';
-import {readWorkspaceNames} from '../workspaces/store.ts';
 import {csvContent, pager, sinceOf, timeChips, toPage} from '../../dashboard/lists.ts';
 import {code, name, table, time, toHref} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import type {Answer, Route, Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {auditView, csvColumns, auditPages as csvPages, streamCsv} from '../csv-lists.ts';
+import {readWorkspaceNames} from '../workspaces/store.ts';
+import {type AuditEntry, listAudit} from './store.ts';
 
 const path = '/audit';
 const perPage = 100;

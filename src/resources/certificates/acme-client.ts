@@ -1,6 +1,5 @@
 import {createHash, createHmac, type KeyObject} from 'node:crypto';
 import {type JsonObject, objectOf} from '../../kit/exact-json.ts';
-import type {Challenge, ChallengeType} from './store.ts';
 import {
 	AcmeConnection,
 	AcmeError,
@@ -14,6 +13,7 @@ import {
 	readJson,
 	toJwk,
 } from './acme-connection.ts';
+import type {Challenge, ChallengeType} from './store.ts';
 import {certificateRequest} from './x509.ts';
 
 /** An account at the CA. The CA identifies it by its URL. */

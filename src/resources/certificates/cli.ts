@@ -1,13 +1,13 @@
-import {renewAt, stateOf} from './renewal.ts';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {storeTime} from '../../kit/time.ts';
-import {parseDomain} from '../../mail/address.ts';
-import {renewCertificates} from './rules.ts';
-import {type Certificate, findCertificate, listCertificates} from './store.ts';
 import {CliError} from '../../cli/fault.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {storeTime} from '../../kit/time.ts';
+import {parseDomain} from '../../mail/address.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {renewAt, stateOf} from './renewal.ts';
+import {renewCertificates} from './rules.ts';
+import {type Certificate, findCertificate, listCertificates} from './store.ts';
 
 export function certificateCommands(certificate: CliCommand): void {
 	certificate

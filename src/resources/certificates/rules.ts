@@ -1,7 +1,7 @@
 import {storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
-import {makeDue} from './store.ts';
 import {notFound, type OperationContext, operation, Refused} from '../operation.ts';
+import {makeDue} from './store.ts';
 
 /** Marks certificates as due, so that the daemon orders them immediately. Returns their names. */
 export const renewCertificates = operation({

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {inParts} from '../../kit/collections.ts';
+import type {Vault} from '../../store/sealed.ts';
 import {liveDomains} from '../domains/store.ts';
 import {listInboundDomains} from '../received/store.ts';
-import type {Vault} from '../../store/sealed.ts';
 
 /** The certificate of one name, or the plan to get one: a row of `certificates` without its large columns. */
 export type Certificate = {

@@ -1,17 +1,17 @@
 import type {Static} from 'typebox';
-import {changeContact} from './find-contact.ts';
-import {apiTime, storeTime} from '../../kit/time.ts';
-import {Type} from '../../mail/type.ts';
-import {linkPreferences} from './rules.ts';
-import {type Contact, findContact, listContacts, type Preferences} from '../topics/store.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import type {Caller} from '../../api/caller.ts';
 import {apiError} from '../../api/errors.ts';
 import {type Part, pageQuery} from '../../api/paging.ts';
+import {apiTime, storeTime} from '../../kit/time.ts';
+import {Type} from '../../mail/type.ts';
 import {canonicalLocale, queryAddressKey} from '../formats.ts';
 import {time} from '../page-schema.ts';
-import {contactView} from '../../api/views.ts';
+import {type Contact, findContact, listContacts, type Preferences} from '../topics/store.ts';
+import {contactView} from '../views.ts';
+import {changeContact} from './find-contact.ts';
+import {linkPreferences} from './rules.ts';
 
 const strict = {additionalProperties: false} as const;
 const contactExample = {

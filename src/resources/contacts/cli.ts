@@ -1,20 +1,29 @@
 import {randomBytes} from 'node:crypto';
-import {changeContact} from './find-contact.ts';
-import {contactView} from '../../api/views.ts';
-import {linkBase, servesHttps} from '../../config/derive.ts';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
-import {storeTime} from '../../kit/time.ts';
-import {createLinks} from '../../compose/links/links.ts';
-import {linkPreferences} from './rules.ts';
-import {notFound} from '../operation.ts';
-import {Eraser, erasureWaitMs} from '../../outcome/erase.ts';
-import {findLinkHost} from '../domains/store.ts';
-import {type Contact, findContact, listContacts} from '../topics/store.ts';
-import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from '../../cli/options.ts';
+import {
+	changesIn,
+	count,
+	locale,
+	type none,
+	orNull,
+	address as parseAddress,
+	timezone,
+	unless,
+} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {readDaemons, type Session} from '../../cli/session.ts';
 import {fields, type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {createLinks} from '../../compose/links/links.ts';
+import {linkBase, servesHttps} from '../../config/derive.ts';
+import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
+import {storeTime} from '../../kit/time.ts';
+import {Eraser, erasureWaitMs} from '../../outcome/erase.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {findLinkHost} from '../domains/store.ts';
+import {notFound} from '../operation.ts';
+import {type Contact, findContact, listContacts} from '../topics/store.ts';
+import {contactView} from '../views.ts';
+import {changeContact} from './find-contact.ts';
+import {linkPreferences} from './rules.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
 

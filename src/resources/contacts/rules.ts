@@ -1,7 +1,7 @@
 import {storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
-import {findContact} from '../topics/store.ts';
 import {notFound, operation, Refused} from '../operation.ts';
+import {findContact} from '../topics/store.ts';
 
 /** The person whose preference page the link opens. */
 type Person = {readonly id: string; readonly workspaceId: string; readonly address: string};

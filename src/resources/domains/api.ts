@@ -1,24 +1,17 @@
+import type {ApiParts, Route} from '../../api/api-parts.ts';
+import {apiRoute, listRoute} from '../../api/api-route.ts';
+import {apiError, unavailable} from '../../api/errors.ts';
+import {parseDomain} from '../../mail/address.ts';
+import {emptyBody} from '../validate.ts';
+import {domainRecordsView, domainView} from '../views.ts';
 import {dmarcPeriod, dmarcView} from './dmarc.ts';
 import {readDomainRecords} from './domain-records.ts';
 import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
 import {changeLinkHost} from './link-host.ts';
+import {dmarcQuery, dmarcSchema, domainBody, domainChanges, domainSchema, listedDomainSchema} from './schema.ts';
 import {rotateKeys} from './signing-keys.ts';
-import {checkDomain, type DomainQuery, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
-import {parseDomain} from '../../mail/address.ts';
 import {type DkimKey, type Domain, findDomainById, listDkimKeys, pageDomains} from './store.ts';
-import type {ApiParts, Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {apiError, unavailable} from '../../api/errors.ts';
-import {
-	dmarcQuery,
-	dmarcSchema,
-	domainBody,
-	domainChanges,
-	domainSchema,
-	listedDomainSchema,
-} from './schema.ts';
-import {emptyBody} from '../validate.ts';
-import {domainRecordsView, domainView} from '../../api/views.ts';
+import {checkDomain, type DomainQuery, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
 
 const tag = 'Domains';
 const reads = {tag, scope: 'domains:read', id: 'dom'} as const;

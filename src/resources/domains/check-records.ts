@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import type {Knex} from 'knex';
-import {parseDkimRecord, parseTagList, tagParts} from '../../mail/dkim-record.ts';
 import {announcedId} from '../../deliver/sts-policies.ts';
+import {parseDkimRecord, parseTagList, tagParts} from '../../mail/dkim-record.ts';
 import type {DnsAnswer, Resolver} from '../../net/dns.ts';
 import {type DomainRecord, hostRecords, type SendingNames} from './domain-records.ts';
 import {compileSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';

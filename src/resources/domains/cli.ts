@@ -1,7 +1,13 @@
 import type {Knex} from 'knex';
-import {domainRecordsView, domainView, storedTime} from '../../api/views.ts';
+import {CliError} from '../../cli/fault.ts';
+import {count, none, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {fields, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
 import {generateSigningKeys} from '../../compose/dkim.ts';
+import {storeTime} from '../../kit/time.ts';
 import {openRecordSources} from '../../net/resolver.ts';
+import {domainRecordsView, domainView, storedTime} from '../views.ts';
 import {isUnsigned, type OpenSources} from './check-records.ts';
 import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
 import {
@@ -15,16 +21,10 @@ import {
 } from './domain-records.ts';
 import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
 import {changeLinkHost} from './link-host.ts';
-import {cancelRotation, rotateKeys} from './signing-keys.ts';
-import {checkDomain, type DomainCheck, type DomainQuery, queryDomainRecords} from './verify-domain.ts';
-import {storeTime} from '../../kit/time.ts';
-import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from './store.ts';
-import {CliError} from '../../cli/fault.ts';
-import {count, none, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
 import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './record-lines-cli.ts';
-import type {Session} from '../../cli/session.ts';
-import {fields, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+import {cancelRotation, rotateKeys} from './signing-keys.ts';
+import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from './store.ts';
+import {checkDomain, type DomainCheck, type DomainQuery, queryDomainRecords} from './verify-domain.ts';
 
 export function domainCommands(domain: CliCommand): void {
 	domain

@@ -1,10 +1,10 @@
-import {type DmarcSight, dmarcPeriod, stepOf, tlsWords} from './dmarc.ts';
-import {returnPathHost} from './domain-records.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import type {Domain} from './store.ts';
 import {badge, chips, copyable, count, facts, join, name, section, share, table} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import type {Answer, Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {type DmarcSight, dmarcPeriod, stepOf, tlsWords} from './dmarc.ts';
+import {returnPathHost} from './domain-records.ts';
+import type {Domain} from './store.ts';
 
 const periods = [
 	{value: '7', label: '7 days'},

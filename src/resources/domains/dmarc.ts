@@ -5,11 +5,11 @@ import {atMost} from '../../kit/collections.ts';
 import {dayMs, storeTime} from '../../kit/time.ts';
 import {parseTagList} from '../../mail/dkim-record.ts';
 import type {Resolver} from '../../net/dns.ts';
-import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} from './reports-store.ts';
-import type {Domain} from './store.ts';
 import {type CheckedRecord, checkDomainRecords, namesUri, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
+import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} from './reports-store.ts';
 import {compileSpf} from './spf.ts';
+import type {Domain} from './store.ts';
 
 /** The default and maximum period of the figures, in days. */
 export const dmarcPeriod = {default: 30, max: 90} as const;

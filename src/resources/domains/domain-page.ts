@@ -1,18 +1,4 @@
-import {readAddress} from '../formats.ts';
 import {Seats} from '../../api/turns.ts';
-import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
-import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';
-import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from './domain-records.ts';
-import {removeDomain} from './domains.ts';
-import {changeLinkHost} from './link-host.ts';
-import {addSender, prepareKeys} from './senders.ts';
-import {cancelRotation, rotateKeys} from './signing-keys.ts';
-import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
-import {storeTime} from '../../kit/time.ts';
-import type {TlsSum} from './reports-store.ts';
-import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
 import {
 	act,
 	badge,
@@ -32,9 +18,23 @@ import {
 import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {labelProblem} from '../../kit/text.ts';
+import {storeTime} from '../../kit/time.ts';
+import {readAddress} from '../formats.ts';
+import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
+import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';
 import {dmarcPage} from './dmarc-page.ts';
+import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from './domain-records.ts';
+import {removeDomain} from './domains.ts';
+import {changeLinkHost} from './link-host.ts';
 import {chosenDomain, domainBadge, linksInput, parseLinks} from './page.ts';
+import type {TlsSum} from './reports-store.ts';
+import {addSender, prepareKeys} from './senders.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders-page.ts';
+import {cancelRotation, rotateKeys} from './signing-keys.ts';
+import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
+import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
 
 /** Pages and forms of one workspace that ask DNS at once. */
 const maxChecks = 4;

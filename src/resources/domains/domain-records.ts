@@ -5,8 +5,8 @@ import {publicHost} from '../../config/derive.ts';
 import {storeTime} from '../../kit/time.ts';
 import {reportLocals} from '../../mail/aggregate.ts';
 import {type OwnPolicy, readOwnPolicy} from './mta-sts-policy.ts';
-import {type DkimKey, type Domain, keyState} from './store.ts';
 import {isThisMachine, smarthostSpf, unknownInclude} from './spf.ts';
+import {type DkimKey, type Domain, keyState} from './store.ts';
 
 export const recordPurposes = [
 	...(['ownership', 'dkim', 'return_path', 'spf', 'dmarc', 'links', 'mta_sts', 'tls_report'] as const),

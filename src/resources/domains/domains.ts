@@ -1,22 +1,15 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
-import {
-	type DkimKey,
-	type Domain,
-	deleteDomain,
-	insertDkimKeys,
-	insertDomain,
-	listDomainSenders,
-} from './store.ts';
-import {deleteInboundAt} from '../received/store.ts';
 import type {Vault} from '../../store/sealed.ts';
+import {recordAct} from '../audit/store.ts';
+import {deleteInboundAt} from '../received/store.ts';
+import {checkRoom} from '../workspaces/limits.ts';
 import {returnPathHost} from './domain-records.ts';
 import {claimLinkHost} from './link-host.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
+import {type DkimKey, type Domain, deleteDomain, insertDkimKeys, insertDomain, listDomainSenders} from './store.ts';
 
 /** The domain of the sample sender. It is reserved (RFC 2606 §3), so its records cannot be published. */
 export const sampleDomain = 'example.com';

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {ActTools} from '../../mail/operator.ts';
-import {Refused} from '../operation.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
-import {type Domain, findByLinkHost, setLinkHost} from './store.ts';
+import {recordAct} from '../audit/store.ts';
+import {Refused} from '../operation.ts';
 import {returnPathHost} from './domain-records.ts';
+import {type Domain, findByLinkHost, setLinkHost} from './store.ts';
 
 /**
  * Returns the problem with the link host of a domain as a clause for people, or `null`. It must be below the domain,

@@ -1,15 +1,15 @@
 import type {Knex} from 'knex';
-import {addDomain, returnPathProblem, sampleDomain} from './domains.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {parseDomain} from '../../mail/address.ts';
-import {isId} from '../../mail/ids.ts';
-import {notFound} from '../operation.ts';
-import {type Domain, type DomainState, findDomainById, pageDomains} from './store.ts';
 import {pager, toPage} from '../../dashboard/lists.ts';
 import {act, badge, input, join, opened, type Tone, table, time} from '../../dashboard/markup.ts';
 import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseDomain} from '../../mail/address.ts';
+import {isId} from '../../mail/ids.ts';
+import {notFound} from '../operation.ts';
+import {addDomain, returnPathProblem, sampleDomain} from './domains.ts';
+import {type Domain, type DomainState, findDomainById, pageDomains} from './store.ts';
 
 const perPage = 100;
 

@@ -1,10 +1,10 @@
-import {type CheckedRecord, describePurpose, isUnsigned, openProofs} from './check-records.ts';
-import {type DomainRecord, returnPathHost} from './domain-records.ts';
-import {nextCheckAt} from './verify-domain.ts';
-import type {DkimKey, Domain} from './store.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Tone} from '../../cli/terminal.ts';
 import {cut, fields, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+import {type CheckedRecord, describePurpose, isUnsigned, openProofs} from './check-records.ts';
+import {type DomainRecord, returnPathHost} from './domain-records.ts';
+import type {DkimKey, Domain} from './store.ts';
+import {nextCheckAt} from './verify-domain.ts';
 
 // How commands print a domain and the DNS records to publish.
 

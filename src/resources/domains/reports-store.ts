@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import type {AggregateReport, DmarcCount, DmarcReport, TlsCount, TlsReport} from '../../mail/aggregate.ts';
-import {type DomainState, liveDomains} from './store.ts';
 import {queryRows} from '../../store/engine/dialect.ts';
 import {insertReturning, insertRows} from '../../store/engine/rows.ts';
 import {bounds, fitCounts, groupKey, readUse, roomLeft} from '../../store/report-bounds.ts';
+import {type DomainState, liveDomains} from './store.ts';
 
 /** How a report arrived. */
 export type Arrival = {

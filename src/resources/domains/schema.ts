@@ -1,8 +1,8 @@
+import {Type} from '../../mail/type.ts';
+import {textOrNull, time} from '../page-schema.ts';
 import {dmarcPeriod} from './dmarc.ts';
 import {recordPurposes} from './domain-records.ts';
-import {Type} from '../../mail/type.ts';
 import {domainStates} from './store.ts';
-import {textOrNull, time} from '../page-schema.ts';
 
 const host = (description: string) => Type.Optional(Type.String({format: 'domain', description}));
 

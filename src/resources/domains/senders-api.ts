@@ -1,12 +1,12 @@
-import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from './senders.ts';
-import {type Address, parseAddress} from '../../mail/address.ts';
-import {Type} from '../../mail/type.ts';
-import {findSender, findSenderById, pageSenders} from './store.ts';
 import type {Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute} from '../../api/api-route.ts';
 import {apiError} from '../../api/errors.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
-import {senderView} from '../../api/views.ts';
+import {senderView} from '../views.ts';
+import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from './senders.ts';
+import {findSender, findSenderById, pageSenders} from './store.ts';
 
 /** The body that adds a sender. */
 const senderBody = Type.Object(

@@ -1,13 +1,13 @@
-import {sampleSender} from '../workspaces/sample.ts';
-import {senderView, storedTime} from '../../api/views.ts';
-import {addSender, changeSender, prepareKeys, removeSender, senderState} from './senders.ts';
-import {notFound} from '../operation.ts';
-import {listSenders, type Sender} from './store.ts';
 import {CliError} from '../../cli/fault.ts';
 import {label, address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Noun} from '../../cli/terminal-text.ts';
+import {notFound} from '../operation.ts';
+import {senderView, storedTime} from '../views.ts';
+import {sampleSender} from '../workspaces/sample.ts';
+import {addSender, changeSender, prepareKeys, removeSender, senderState} from './senders.ts';
+import {listSenders, type Sender} from './store.ts';
 
 export function senderCommands(sender: CliCommand): void {
 	sender

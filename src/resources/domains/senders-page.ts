@@ -1,10 +1,4 @@
 import type {Knex} from 'knex';
-import {sampleSender} from '../workspaces/sample.ts';
-import {changeSender, removeSender, senderState} from './senders.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {notFound} from '../operation.ts';
-import {type Domain, findSenderById, pageDomainSenders, type Sender} from './store.ts';
 import {toPage} from '../../dashboard/lists.ts';
 import {
 	act,
@@ -24,7 +18,13 @@ import {
 import {checkTyped, pageForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {notFound} from '../operation.ts';
+import {sampleSender} from '../workspaces/sample.ts';
 import {chosenDomain} from './page.ts';
+import {changeSender, removeSender, senderState} from './senders.ts';
+import {type Domain, findSenderById, pageDomainSenders, type Sender} from './store.ts';
 
 const perPage = 50;
 const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {

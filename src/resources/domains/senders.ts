@@ -3,12 +3,12 @@ import {generateSigningKeys} from '../../compose/dkim.ts';
 import {storeTime} from '../../kit/time.ts';
 import type {Address} from '../../mail/address.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
-import {deleteSender, findDomain, findSender, insertSender, type Sender, updateSender} from './store.ts';
 import type {Vault} from '../../store/sealed.ts';
+import {recordAct} from '../audit/store.ts';
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
+import {deleteSender, findDomain, findSender, insertSender, type Sender, updateSender} from './store.ts';
 
 /**
  * Returns the state of a sender. Sends from an `unverified` one are refused: neither DNS nor an operator verified it.

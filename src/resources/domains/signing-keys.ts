@@ -2,10 +2,10 @@ import {createPublicKey} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import type {ActTools, Tools} from '../../mail/operator.ts';
-import {type Act, recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
-import {type DkimKey, type Domain, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from './store.ts';
 import type {Vault} from '../../store/sealed.ts';
+import {type Act, recordAct} from '../audit/store.ts';
+import {type DkimKey, type Domain, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from './store.ts';
 
 /** A domain's new private keys (PKCS #8, PEM). They are created outside of transactions, because RSA is slow. */
 export type SigningKeys = {readonly rsa: string; readonly ed25519: string};

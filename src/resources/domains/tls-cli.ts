@@ -1,12 +1,12 @@
-import {recordsView, storedTime} from '../../api/views.ts';
-import {lookAtHost} from './check-records.ts';
-import {dmarcPeriod, firstDay} from './dmarc.ts';
-import {readTlsFailures, readTlsSums, type TlsSum} from './reports-store.ts';
-import {asking} from './cli.ts';
 import {count} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
-import {hostLines} from './record-lines-cli.ts';
 import {type Column, folded, grouped, printable, table} from '../../cli/terminal-text.ts';
+import {recordsView, storedTime} from '../views.ts';
+import {lookAtHost} from './check-records.ts';
+import {asking} from './cli.ts';
+import {dmarcPeriod, firstDay} from './dmarc.ts';
+import {hostLines} from './record-lines-cli.ts';
+import {readTlsFailures, readTlsSums, type TlsSum} from './reports-store.ts';
 
 export function tlsCommand(command: CliCommand): void {
 	command

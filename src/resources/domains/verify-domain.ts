@@ -3,8 +3,11 @@ import {dayMs, hourMs, storeTime} from '../../kit/time.ts';
 import {parseDkimRecord} from '../../mail/dkim-record.ts';
 import type {Acting} from '../../mail/operator.ts';
 import {notify} from '../../outcome/outbox.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
+import {recordAct} from '../audit/store.ts';
+import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
+import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
+import {returnPathProblem} from './domains.ts';
 import {
 	activateDkimKey,
 	claimDomainCheck,
@@ -16,9 +19,6 @@ import {
 	markKeysSeen,
 	updateCheckedDomain,
 } from './store.ts';
-import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
-import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
-import {returnPathProblem} from './domains.ts';
 
 /** The DNS records of a domain at one time. */
 export type DomainQuery = {

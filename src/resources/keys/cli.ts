@@ -1,13 +1,13 @@
-import {storeTime} from '../../kit/time.ts';
-import type {Scope} from '../../mail/api-key.ts';
-import type {Mode} from '../../mail/message.ts';
-import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
-import {notFound} from '../operation.ts';
-import {type ApiKey, listApiKeys} from './store.ts';
 import {duration, future, label, mode, rateLimit, scope} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {storeTime} from '../../kit/time.ts';
+import type {Scope} from '../../mail/api-key.ts';
+import type {Mode} from '../../mail/message.ts';
+import {notFound} from '../operation.ts';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
+import {type ApiKey, listApiKeys} from './store.ts';
 
 type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
 

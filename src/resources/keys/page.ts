@@ -1,14 +1,27 @@
 import {linkBase} from '../../config/derive.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {dayMs, storeTime} from '../../kit/time.ts';
-import {defaultScopes, isWithin, readRateLimit, type Scope, scopes} from '../../mail/api-key.ts';
-import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
-import {notFound, Refused} from '../operation.ts';
-import {type ApiKey, listApiKeys} from './store.ts';
-import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	code,
+	copyable,
+	facts,
+	input,
+	name,
+	nothing,
+	opened,
+	select,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import {operationForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {dayMs, storeTime} from '../../kit/time.ts';
+import {defaultScopes, isWithin, readRateLimit, type Scope, scopes} from '../../mail/api-key.ts';
+import {notFound, Refused} from '../operation.ts';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
+import {type ApiKey, listApiKeys} from './store.ts';
 
 const path = '/keys';
 /** Of a key that ends. */

@@ -4,6 +4,8 @@ import {apiKeyHash, createApiKey, defaultScopes, scopes} from '../../mail/api-ke
 import type {Mode} from '../../mail/message.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
+import {notFound, operation} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
 import {
 	type ApiKey,
 	expireApiKey,
@@ -13,8 +15,6 @@ import {
 	revokeApiKey,
 	updateApiKey,
 } from './store.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {notFound, operation} from '../operation.ts';
 
 /** A key's row, and the key itself, which cannot be retrieved later. */
 export type CreatedKey = {readonly row: ApiKey; readonly key: string};

@@ -1,15 +1,4 @@
 import type {Knex} from 'knex';
-import {resendIdempotency, toIdempotency} from '../../send/draft.ts';
-import {readResend} from '../../send/send.ts';
-import {csvColumns} from '../csv-lists.ts';
-import {toBuffer} from '../../kit/text.ts';
-import {sendBodyLimit} from '../../mail/attachment-limits.ts';
-import {readSendAt, sendAtRule} from '../../mail/schedule.ts';
-import {Type} from '../../mail/type.ts';
-import {cancelMessage, rescheduleMessage} from './rules.ts';
-import {findMessage, type StoredMessage} from '../../store/messages.ts';
-import {listRecipients, pageAttempts} from '../../store/recipients.ts';
-import {readEvents} from '../../store/timeline.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {requireCaller} from '../../api/auth.ts';
@@ -18,14 +7,25 @@ import {describe} from '../../api/describe.ts';
 import {apiError, bodyMissing, unavailable} from '../../api/errors.ts';
 import {noQuery} from '../../api/paging.ts';
 import {answerSend, limitSends, readIdempotencyKey, readSend, sendErrors} from '../../api/read-send.ts';
-import {queryAddressKey} from '../formats.ts';
-import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from './schema.ts';
-import {idParams} from '../page-schema.ts';
-import {type SendBody, sendBody, sendHeaders} from '../../send/schema.ts';
-import {previewSchema} from '../templates/schema.ts';
 import {notAnswered, threaded} from '../../api/thread-of.ts';
+import {toBuffer} from '../../kit/text.ts';
+import {sendBodyLimit} from '../../mail/attachment-limits.ts';
+import {readSendAt, sendAtRule} from '../../mail/schedule.ts';
+import {Type} from '../../mail/type.ts';
+import {resendIdempotency, toIdempotency} from '../../send/draft.ts';
+import {type SendBody, sendBody, sendHeaders} from '../../send/schema.ts';
+import {readResend} from '../../send/send.ts';
+import {findMessage, type StoredMessage} from '../../store/messages.ts';
+import {listRecipients, pageAttempts} from '../../store/recipients.ts';
+import {readEvents} from '../../store/timeline.ts';
+import {csvColumns} from '../csv-lists.ts';
+import {queryAddressKey} from '../formats.ts';
+import {idParams} from '../page-schema.ts';
+import {previewSchema} from '../templates/schema.ts';
 import {checkBody, compileCheck, emptyBody, maxViolations, optionalBody} from '../validate.ts';
-import {attemptView, eventView, messageView, recipientView} from '../../api/views.ts';
+import {attemptView, eventView, messageView, recipientView} from '../views.ts';
+import {cancelMessage, rescheduleMessage} from './rules.ts';
+import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from './schema.ts';
 
 const sendSchema = {
 	...describe({

@@ -1,6 +1,6 @@
-import {attemptText} from './timeline-text.ts';
-import type {StoredAttempt} from '../../store/recipients.ts';
 import {printable, shortTime, wrapped} from '../../cli/terminal-text.ts';
+import type {StoredAttempt} from '../../store/recipients.ts';
+import {attemptText} from './timeline-text.ts';
 
 /**
  * Formats an attempt for people: where and when, the step it reached, the full reply and, if stored, the SMTP dialogue.

@@ -1,9 +1,5 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../send/draft.ts';
-import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
-import {sendBodyLimit} from '../../mail/attachment-limits.ts';
-import {Type} from '../../mail/type.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {requireCaller} from '../../api/auth.ts';
 import type {Caller} from '../../api/caller.ts';
@@ -14,9 +10,13 @@ import {noQuery} from '../../api/paging.ts';
 import {showAllowance} from '../../api/rate-limit.ts';
 import {maxValues} from '../../api/read-body.ts';
 import {rateLimited, readBatchItem} from '../../api/read-send.ts';
-import {type BatchItem, batchItem, sendExample} from '../../send/schema.ts';
 import {notAnswered, threaded} from '../../api/thread-of.ts';
 import {inSlice} from '../../api/turns.ts';
+import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
+import {sendBodyLimit} from '../../mail/attachment-limits.ts';
+import {Type} from '../../mail/type.ts';
+import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../send/draft.ts';
+import {type BatchItem, batchItem, sendExample} from '../../send/schema.ts';
 import {compileCheck, maxViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;

@@ -1,32 +1,40 @@
 import {randomBytes} from 'node:crypto';
-import {csvColumns, readPages, streamCsv} from '../csv-lists.ts';
-import {engagementText, eventText, reportText, textOrNull} from './timeline-text.ts';
-import {eventView, messageView, storedTime, streamedEventView} from '../../api/views.ts';
-import {linkBase} from '../../config/derive.ts';
-import {capturedFile, RecipientMails} from '../../daemon/recipient-mails.ts';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {storeTime} from '../../kit/time.ts';
-import {createLinks} from '../../compose/links/links.ts';
-import {isTemplateId} from '../../mail/ids.ts';
-import {type RecipientState, recipientStates} from '../../mail/message.ts';
-import {type Received, senderOf} from '../../mail/received.ts';
-import {askedTerms, maxQueryTerms, messageIdTerm, metadataTerm, type Term, tagTerm, valueTerm} from '../../mail/terms.ts';
-import {cancelMessage, rescheduleMessage} from './rules.ts';
-import {notFound} from '../operation.ts';
-import {eventsUntilNow} from '../../store/event-stream.ts';
-import {type ListedMessage, listMessages, pageMessages, readLines} from '../../store/message-scan.ts';
-import {findMessage, findMessageStatus, readMessages, type StoredMessage} from '../../store/messages.ts';
-import {listReceived} from '../received/store.ts';
-import {type EngagementCount, readEngagement, readRecipients, type StoredRecipient} from '../../store/recipients.ts';
-import {readReports, type StoredReport} from '../../store/reports.ts';
-import {readEvents, type StoredEvent} from '../../store/timeline.ts';
-import {attemptLines} from './attempt-lines-cli.ts';
 import {CliError} from '../../cli/fault.ts';
 import {address, collect, count, metadataPair, oneOf, past} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
-import {chosenTemplate} from '../templates/cli.ts';
 import {fields, folded, type Noun, nextTry, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+import {createLinks} from '../../compose/links/links.ts';
+import {linkBase} from '../../config/derive.ts';
+import {capturedFile, RecipientMails} from '../../daemon/recipient-mails.ts';
+import {storeTime} from '../../kit/time.ts';
+import {isTemplateId} from '../../mail/ids.ts';
+import {type RecipientState, recipientStates} from '../../mail/message.ts';
+import {type Received, senderOf} from '../../mail/received.ts';
+import {
+	askedTerms,
+	maxQueryTerms,
+	messageIdTerm,
+	metadataTerm,
+	type Term,
+	tagTerm,
+	valueTerm,
+} from '../../mail/terms.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {eventsUntilNow} from '../../store/event-stream.ts';
+import {type ListedMessage, listMessages, pageMessages, readLines} from '../../store/message-scan.ts';
+import {findMessage, findMessageStatus, readMessages, type StoredMessage} from '../../store/messages.ts';
+import {type EngagementCount, readEngagement, readRecipients, type StoredRecipient} from '../../store/recipients.ts';
+import {readReports, type StoredReport} from '../../store/reports.ts';
+import {readEvents, type StoredEvent} from '../../store/timeline.ts';
+import {csvColumns, readPages, streamCsv} from '../csv-lists.ts';
+import {notFound} from '../operation.ts';
+import {listReceived} from '../received/store.ts';
+import {chosenTemplate} from '../templates/cli.ts';
+import {eventView, messageView, storedTime, streamedEventView} from '../views.ts';
+import {attemptLines} from './attempt-lines-cli.ts';
+import {cancelMessage, rescheduleMessage} from './rules.ts';
+import {engagementText, eventText, reportText, textOrNull} from './timeline-text.ts';
 
 type ListOptions = {
 	status?: RecipientState;

@@ -1,18 +1,30 @@
-import {toWording} from '../../mail/classify-reply.ts';
 import type {Settings} from '../../config/settings.ts';
+import {countsSimulated, hoursOf, type Period, parsePeriod, periods, simulatedLine} from '../../dashboard/figures.ts';
+import {
+	badge,
+	type Column,
+	chips,
+	code,
+	count,
+	emptyNote,
+	name,
+	nothing,
+	section,
+	share,
+	table,
+} from '../../dashboard/markup.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
+import {toWording} from '../../mail/classify-reply.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
-import {dailyShare, daysBefore, utcDay} from '../../queue/pace/choose-route.ts';
 import {providerOf} from '../../outcome/infrastructure-alarm.ts';
+import {dailyShare, daysBefore, utcDay} from '../../queue/pace/choose-route.ts';
 import {readWarmUps, type WarmUpCount} from '../../store/queue/sites.ts';
 import {type LastTry, type Refusal, readLastTries, readRefusals} from '../../store/reputation.ts';
 import type {Workspace} from '../workspaces/store.ts';
-import {countsSimulated, hoursOf, type Period, parsePeriod, periods, simulatedLine} from '../../dashboard/figures.ts';
-import {badge, type Column, chips, code, count, emptyNote, name, nothing, section, share, table} from '../../dashboard/markup.ts';
-import type {DashboardParts} from '../../dashboard/parts.ts';
-import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 
 /** How many of the newest messages are read, and of the newest in each state that has a refusal. */
 const sampled = {messages: 1000, refusals: 500};

@@ -2,20 +2,20 @@ import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import {csvColumns, streamCsv} from '../csv-lists.ts';
-import {Type} from '../../mail/type.ts';
-import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
-import type {Vault} from '../../store/sealed.ts';
-import {readLastPosition} from '../../store/timeline.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {prefersCsv, sendCsv} from '../../api/api-route.ts';
 import {requireCaller} from '../../api/auth.ts';
 import {visibleMode} from '../../api/caller.ts';
 import {describe} from '../../api/describe.ts';
 import {apiError, retryAfter} from '../../api/errors.ts';
-import {streamedEventSchema} from './schema.ts';
 import {Seats} from '../../api/turns.ts';
-import {streamedEventView} from '../../api/views.ts';
+import {Type} from '../../mail/type.ts';
+import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
+import type {Vault} from '../../store/sealed.ts';
+import {readLastPosition} from '../../store/timeline.ts';
+import {csvColumns, streamCsv} from '../csv-lists.ts';
+import {streamedEventView} from '../views.ts';
+import {streamedEventSchema} from './schema.ts';
 
 // `GET /v1/events` sends server-sent events, the format that browsers read (HTML Standard, "Server-sent events").
 

@@ -1,5 +1,8 @@
 import type {Static} from 'typebox';
-import {csvColumns} from '../csv-lists.ts';
+import type {ApiParts} from '../../api/api-parts.ts';
+import {listRoute} from '../../api/api-route.ts';
+import {type Caller, visibleMode} from '../../api/caller.ts';
+import {pageQuery} from '../../api/paging.ts';
 import {parseQueryTime, storeTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/message.ts';
@@ -14,13 +17,10 @@ import {
 } from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
 import {type MessageFilter, pageMessages} from '../../store/message-scan.ts';
-import type {ApiParts} from '../../api/api-parts.ts';
-import {listRoute} from '../../api/api-route.ts';
-import {type Caller, visibleMode} from '../../api/caller.ts';
-import {pageQuery} from '../../api/paging.ts';
+import {csvColumns} from '../csv-lists.ts';
 import {queryAddressKey} from '../formats.ts';
+import {messageView} from '../views.ts';
 import {messageSchema} from './schema.ts';
-import {messageView} from '../../api/views.ts';
 
 const messageQuery = Type.Object(
 	{

@@ -1,21 +1,32 @@
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
+import {type Looks, lookAt} from '../../dashboard/look.ts';
+import {mailFrame, maxLinkLength} from '../../dashboard/mail-frame.ts';
+import {fileList, imagesNote} from '../../dashboard/mail-parts.ts';
+import {
+	chips,
+	code,
+	copyButton,
+	count,
+	emptyNote,
+	name,
+	nothing,
+	section,
+	table,
+	toHref,
+} from '../../dashboard/markup.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import type {Visit} from '../../dashboard/route.ts';
+import type {SeenHtml, SeenMail} from '../../dashboard/seen-mail.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {writeExact} from '../../kit/exact-json.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
-import {notFound} from '../operation.ts';
 import {findMessage, findMessageStatus, type StoredMessage} from '../../store/messages.ts';
 import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
-import {type Looks, lookAt} from '../../dashboard/look.ts';
-import {mailFrame, maxLinkLength} from '../../dashboard/mail-frame.ts';
-import {fileList, imagesNote} from '../../dashboard/mail-parts.ts';
-import {chips, code, copyButton, count, emptyNote, name, nothing, section, table, toHref} from '../../dashboard/markup.ts';
-import type {DashboardParts} from '../../dashboard/parts.ts';
-import type {Visit} from '../../dashboard/route.ts';
-import type {SeenHtml, SeenMail} from '../../dashboard/seen-mail.ts';
+import {notFound} from '../operation.ts';
 
 // The mail of a message: read from what was captured, or made again, and shown.
 

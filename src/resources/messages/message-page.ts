@@ -1,17 +1,4 @@
 import type {Knex} from 'knex';
-import {readResend} from '../../send/send.ts';
-import {isBuiltIn} from '../templates/versions.ts';
-import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
-import {parseExact, writeExact} from '../../kit/exact-json.ts';
-import {toBuffer} from '../../kit/text.ts';
-import {type Address, parseAddress} from '../../mail/address.ts';
-import {apiErrors} from '../../mail/api-error.ts';
-import {erasedAddress, readExtras} from '../../mail/message.ts';
-import {cancelMessage, rescheduleMessage} from './rules.ts';
-import {perform} from '../operation.ts';
-import {addSuppression} from '../suppressions/rules.ts';
-import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
-import {findSuppression} from '../suppressions/store.ts';
 import {live} from '../../dashboard/live.ts';
 import {frameContent} from '../../dashboard/mail-parts.ts';
 import {
@@ -34,7 +21,18 @@ import {
 import {operationForms, pageForms, toContext, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, page, type Route, type Visit} from '../../dashboard/route.ts';
-import {stateBadge} from './page.ts';
+import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
+import {parseExact, writeExact} from '../../kit/exact-json.ts';
+import {toBuffer} from '../../kit/text.ts';
+import {type Address, parseAddress} from '../../mail/address.ts';
+import {apiErrors} from '../../mail/api-error.ts';
+import {erasedAddress, readExtras} from '../../mail/message.ts';
+import {readResend} from '../../send/send.ts';
+import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
+import {perform} from '../operation.ts';
+import {addSuppression} from '../suppressions/rules.ts';
+import {findSuppression} from '../suppressions/store.ts';
+import {isBuiltIn} from '../templates/versions.ts';
 import {
 	headersContent,
 	MailReader,
@@ -47,6 +45,8 @@ import {
 	textContent,
 	variablesContent,
 } from './mail-page.ts';
+import {stateBadge} from './page.ts';
+import {cancelMessage, rescheduleMessage} from './rules.ts';
 import {renderTimeline} from './timeline-page.ts';
 
 /** The pages of one message, and what may be done with it. */

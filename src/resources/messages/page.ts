@@ -1,22 +1,4 @@
 import type {Knex} from 'knex';
-import {csvColumns, readPages, streamCsv} from '../csv-lists.ts';
-import {readAddress} from '../formats.ts';
-import {messageView, streamedEventView} from '../../api/views.ts';
-import {type Html, html, plainName} from '../../hosted/html.ts';
-import {storeTime} from '../../kit/time.ts';
-import {isId, isTemplateId} from '../../mail/ids.ts';
-import {type RecipientState, recipientStates} from '../../mail/message.ts';
-import {maxQueryTerms, metadataTerm, type SearchCondition, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
-import {eventsUntilNow} from '../../store/event-stream.ts';
-import {
-	type ListedMessage,
-	type MessageFilter,
-	pageMessages,
-	readLines,
-	scanMessages,
-} from '../../store/message-scan.ts';
-import type {StoredMessage} from '../../store/messages.ts';
-import {pageTemplates} from '../templates/store.ts';
 import {csvContent, pager, searchForm, sinceOf, timeChips, timeChoices} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {mailFrame} from '../../dashboard/mail-frame.ts';
@@ -38,6 +20,24 @@ import {
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {createShared} from '../../dashboard/shared.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
+import {storeTime} from '../../kit/time.ts';
+import {isId, isTemplateId} from '../../mail/ids.ts';
+import {type RecipientState, recipientStates} from '../../mail/message.ts';
+import {maxQueryTerms, metadataTerm, type SearchCondition, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
+import {eventsUntilNow} from '../../store/event-stream.ts';
+import {
+	type ListedMessage,
+	type MessageFilter,
+	pageMessages,
+	readLines,
+	scanMessages,
+} from '../../store/message-scan.ts';
+import type {StoredMessage} from '../../store/messages.ts';
+import {csvColumns, readPages, streamCsv} from '../csv-lists.ts';
+import {readAddress} from '../formats.ts';
+import {pageTemplates} from '../templates/store.ts';
+import {messageView, streamedEventView} from '../views.ts';
 
 const perPage = 50;
 /** With no more than these there is room for a mail below them. */

@@ -1,3 +1,10 @@
+import {CliError} from '../../cli/fault.ts';
+import {domain, label, past} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {readDaemons, type Session} from '../../cli/session.ts';
+import {grouped, printable, shortTime} from '../../cli/terminal-text.ts';
+import {isId} from '../../mail/ids.ts';
+import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
 import {
 	changeQueue,
 	drop,
@@ -9,13 +16,6 @@ import {
 	resumeDestination,
 	suspendDestination,
 } from './queue.ts';
-import {isId} from '../../mail/ids.ts';
-import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
-import {CliError} from '../../cli/fault.ts';
-import {domain, label, past} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
-import {readDaemons, type Session} from '../../cli/session.ts';
-import {grouped, printable, shortTime} from '../../cli/terminal-text.ts';
 
 /** The filters that every verb on queued recipients accepts instead of ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};

@@ -1,6 +1,10 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from './queue.ts';
-import {readReasons, type Why} from './why.ts';
+import {CliError} from '../../cli/fault.ts';
+import {count} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {openResolver, readDaemons, type Session} from '../../cli/session.ts';
+import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+import {watch, watchOption} from '../../cli/watch.ts';
 import {checkDestinations, loadDestinations} from '../../config/destinations-file.ts';
 import {groupBy} from '../../kit/collections.ts';
 import {storeTime} from '../../kit/time.ts';
@@ -9,13 +13,9 @@ import {type Destinations, ownRetryOf} from '../../queue/pace/choose-route.ts';
 import {listQueue, type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
 import {attemptLines} from './attempt-lines-cli.ts';
-import {CliError} from '../../cli/fault.ts';
-import {count} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
+import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from './queue.ts';
 import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change-cli.ts';
-import {openResolver, readDaemons, type Session} from '../../cli/session.ts';
-import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
-import {watch, watchOption} from '../../cli/watch.ts';
+import {readReasons, type Why} from './why.ts';
 
 export function queueCommands(queue: CliCommand): void {
 	summaryVerb(queue);

@@ -1,23 +1,3 @@
-import {
-	changeQueue,
-	drop,
-	fail,
-	flush,
-	hold,
-	type QueueChange,
-	type QueueStatus,
-	readQueueStatus,
-	release,
-	resumeDestination,
-	suspendDestination,
-} from './queue.ts';
-import type {Why} from './why.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
-import {storeTime} from '../../kit/time.ts';
-import {parseDomain} from '../../mail/address.ts';
-import type {SiteReport} from '../../queue/site.ts';
-import {findWaiting, listQueue} from '../../store/queue/queue-summary.ts';
 import {findReasons, readDaemons} from '../../dashboard/daemons.ts';
 import {searchForm} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
@@ -40,6 +20,26 @@ import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {countingRest, createShared} from '../../dashboard/shared.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {labelProblem} from '../../kit/text.ts';
+import {storeTime} from '../../kit/time.ts';
+import {parseDomain} from '../../mail/address.ts';
+import type {SiteReport} from '../../queue/site.ts';
+import {findWaiting, listQueue} from '../../store/queue/queue-summary.ts';
+import {
+	changeQueue,
+	drop,
+	fail,
+	flush,
+	hold,
+	type QueueChange,
+	type QueueStatus,
+	readQueueStatus,
+	release,
+	resumeDestination,
+	suspendDestination,
+} from './queue.ts';
+import type {Why} from './why.ts';
 
 const path = '/queue';
 const maxSites = 50;

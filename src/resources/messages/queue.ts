@@ -5,7 +5,6 @@ import type {Recipient} from '../../mail/message.ts';
 import type {Acting, ActTools} from '../../mail/operator.ts';
 import type {EventWriter} from '../../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../../outcome/settle.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {
 	deleteSuspension,
@@ -22,6 +21,7 @@ import {
 	upsertSuspension,
 } from '../../store/queue/open-recipients.ts';
 import {noPriorities, type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
+import {recordAct} from '../audit/store.ts';
 
 /** Why all mail to a destination is stopped. */
 export type Stopped = {

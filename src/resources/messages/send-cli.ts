@@ -1,20 +1,20 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {writeExact} from '../../kit/exact-json.ts';
-import {storeTime} from '../../kit/time.ts';
-import {type Mode, type Priority, priorities, type RecipientState} from '../../mail/message.ts';
-import {issueKey} from '../keys/rules.ts';
-import {notFound} from '../operation.ts';
-import {deleteApiKey} from '../keys/store.ts';
-import {bumpGeneration} from '../../store/changes.ts';
-import {findMessageStatus} from '../../store/messages.ts';
-import {readStatus} from '../../store/recipients.ts';
 import {CliError, type ExitKind} from '../../cli/fault.ts';
 import {readInput, readVariables} from '../../cli/files.ts';
 import {collect, locale, metadata, mode, oneOf, timezone} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
+import {writeExact} from '../../kit/exact-json.ts';
+import {storeTime} from '../../kit/time.ts';
+import {type Mode, type Priority, priorities, type RecipientState} from '../../mail/message.ts';
+import {bumpGeneration} from '../../store/changes.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {findMessageStatus} from '../../store/messages.ts';
+import {readStatus} from '../../store/recipients.ts';
+import {issueKey} from '../keys/rules.ts';
+import {deleteApiKey} from '../keys/store.ts';
+import {notFound} from '../operation.ts';
 import {chosenTemplate} from '../templates/cli.ts';
 
 type Options = {

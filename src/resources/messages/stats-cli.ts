@@ -1,13 +1,13 @@
-import {csvLine} from '../../kit/csv.ts';
-import {maxDays, readStats, readStatsByDay, type StatsLine} from './stats.ts';
-import {storeTime} from '../../kit/time.ts';
-import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../../store/usage.ts';
 import {CliError} from '../../cli/fault.ts';
 import {count, oneOf} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Column, grouped, printable, shortTime, table} from '../../cli/terminal-text.ts';
 import {watch, watchOption} from '../../cli/watch.ts';
+import {csvLine} from '../../kit/csv.ts';
+import {storeTime} from '../../kit/time.ts';
+import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../../store/usage.ts';
+import {maxDays, readStats, readStatsByDay, type StatsLine} from './stats.ts';
 
 type Options = {
 	readonly days?: number;

@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../../kit/time.ts';
-import {readTemplateNames} from '../templates/store.ts';
 import {
 	countStats,
 	type StatsFigures,
@@ -9,6 +8,7 @@ import {
 	type StatsRow,
 	statsFigures,
 } from '../../store/usage.ts';
+import {readTemplateNames} from '../templates/store.ts';
 import {readWorkspaceNames} from '../workspaces/store.ts';
 
 /** Outcomes of the messages accepted between `from` (inclusive) and `to` (exclusive), the largest groups first. */

@@ -1,8 +1,8 @@
-import {attemptText, engagementText, eventText, reportText, textOrNull} from './timeline-text.ts';
-import type {Reason, Why} from './why.ts';
+import {findReasons} from '../../dashboard/daemons.ts';
+import {join, name, section, type Tone, time, toHref} from '../../dashboard/markup.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {EventType} from '../../mail/message.ts';
-import {listReceived} from '../received/store.ts';
 import {
 	type EngagementCount,
 	readEngagement,
@@ -11,12 +11,12 @@ import {
 } from '../../store/recipients.ts';
 import {readReports, type StoredReport} from '../../store/reports.ts';
 import {readEvents, type StoredEvent} from '../../store/timeline.ts';
-import {findReasons} from '../../dashboard/daemons.ts';
-import {join, name, section, type Tone, time, toHref} from '../../dashboard/markup.ts';
-import type {DashboardParts} from '../../dashboard/parts.ts';
 import {mailTable} from '../received/page.ts';
-import {stateBadge} from './page.ts';
+import {listReceived} from '../received/store.ts';
 import {lines, type Opened} from './mail-page.ts';
+import {stateBadge} from './page.ts';
+import {attemptText, engagementText, eventText, reportText, textOrNull} from './timeline-text.ts';
+import type {Reason, Why} from './why.ts';
 
 const maxEvents = 1000;
 const maxReports = 100;

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
-import {maxDays, readStats} from './stats.ts';
+import {apiRoute} from '../../api/api-route.ts';
 import {apiTime, dayMs, monthOf, storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, statsFigures, statsGroups, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../workspaces/store.ts';
-import {apiRoute} from '../../api/api-route.ts';
+import {maxDays, readStats} from './stats.ts';
 
 const count = Type.Integer();
 

@@ -4,9 +4,9 @@ import type {Priority} from '../../mail/message.ts';
 import {relayAdvice} from '../../mail/relay-advice.ts';
 import {claimMarginMs, noOwnRetry, type OwnRetry, resolveLifetime} from '../../mail/retry.ts';
 import {reasonText, type WaitCode} from '../../mail/wait-reason.ts';
-import {findAudit} from '../audit/store.ts';
 import {listNodes} from '../../store/nodes.ts';
 import type {RecipientFacts} from '../../store/queue/queue-summary.ts';
+import {findAudit} from '../audit/store.ts';
 import {textOrNull} from './timeline-text.ts';
 
 /** The state of the daemons of a store, as far as the queue depends on it. */

@@ -1,28 +1,22 @@
 import {Readable} from 'node:stream';
 import type {FastifyReply} from 'fastify';
 import type {Knex} from 'knex';
-import {parseQueryTime} from '../../kit/time.ts';
-import {isId} from '../../mail/ids.ts';
-import {contentView, type Received, receivedView} from '../../mail/received.ts';
-import {askedTerms} from '../../mail/terms.ts';
-import {Type} from '../../mail/type.ts';
-import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
-import {
-	findInboundAddress,
-	findReceived,
-	listReceived,
-	openReceivedBytes,
-	pageInboundAddresses,
-} from './store.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import type {Caller} from '../../api/caller.ts';
 import {apiError} from '../../api/errors.ts';
 import {pageQuery} from '../../api/paging.ts';
+import {parseQueryTime} from '../../kit/time.ts';
+import {isId} from '../../mail/ids.ts';
+import {contentView, type Received, receivedView} from '../../mail/received.ts';
+import {askedTerms} from '../../mail/terms.ts';
+import {Type} from '../../mail/type.ts';
 import {queryAddressKey} from '../formats.ts';
-import {textOrNull as text, time} from '../page-schema.ts';
-import {inboundView} from '../../api/views.ts';
 import {toTexts} from '../messages/list-api.ts';
+import {textOrNull as text, time} from '../page-schema.ts';
+import {inboundView} from '../views.ts';
+import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
+import {findInboundAddress, findReceived, listReceived, openReceivedBytes, pageInboundAddresses} from './store.ts';
 
 const verdict = Type.Object({
 	result: Type.String({description: '`pass`, `fail`, `none`, `temperror` … (RFC 8601)'}),

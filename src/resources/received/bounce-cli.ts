@@ -1,17 +1,4 @@
 import {stat} from 'node:fs/promises';
-import {operatorMail, retentionReason, reviewOf, tokenProblems} from './kept-mail.ts';
-import {createClassify} from '../../mail/classify-reply.ts';
-import {loadBounceRules} from '../../config/bounce-rules.ts';
-import {mailFiles} from '../../inbound/mail-files.ts';
-import {openRegular} from '../../kit/regular-file.ts';
-import type {Classify, Judgement} from '../../mail/bounce.ts';
-import {type Phase, phases} from '../../mail/outcome.ts';
-import type {Reading, Report} from '../../mail/report.ts';
-import {mailOfReport} from '../../inbound/reports/aggregate-report.ts';
-import {kindOf, type Row, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
-import {readReport} from '../../inbound/reports/read-report.ts';
-import {findKept, type KeptMail, listKept, readRaw} from './kept-store.ts';
-import {ingestCommand} from './bounce-ingest-cli.ts';
 import {CliError} from '../../cli/fault.ts';
 import {readInput} from '../../cli/files.ts';
 import {count, oneOf} from '../../cli/options.ts';
@@ -19,6 +6,19 @@ import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Terminal} from '../../cli/terminal.ts';
 import {fields, folded, type Noun, printable, shortTime} from '../../cli/terminal-text.ts';
+import {loadBounceRules} from '../../config/bounce-rules.ts';
+import {mailFiles} from '../../inbound/mail-files.ts';
+import {mailOfReport} from '../../inbound/reports/aggregate-report.ts';
+import {kindOf, type Row, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
+import {readReport} from '../../inbound/reports/read-report.ts';
+import {openRegular} from '../../kit/regular-file.ts';
+import type {Classify, Judgement} from '../../mail/bounce.ts';
+import {createClassify} from '../../mail/classify-reply.ts';
+import {type Phase, phases} from '../../mail/outcome.ts';
+import type {Reading, Report} from '../../mail/report.ts';
+import {ingestCommand} from './bounce-ingest-cli.ts';
+import {operatorMail, retentionReason, reviewOf, tokenProblems} from './kept-mail.ts';
+import {findKept, type KeptMail, listKept, readRaw} from './kept-store.ts';
 
 export function bounceCommands(bounce: CliCommand): void {
 	ingestCommand(bounce);

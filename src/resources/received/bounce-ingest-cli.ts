@@ -1,5 +1,10 @@
 import {resolve} from 'node:path';
 import process from 'node:process';
+import {CliError, exitCodes, report} from '../../cli/fault.ts';
+import {collect} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {grouped} from '../../cli/terminal-text.ts';
 import {
 	type FoundMail,
 	isMbox,
@@ -12,18 +17,13 @@ import {
 	readMailFile,
 	startOf,
 } from '../../inbound/mail-files.ts';
+import {mailOfReport} from '../../inbound/reports/aggregate-report.ts';
 import {takeAll} from '../../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../../kit/regular-file.ts';
 import {storeTime} from '../../kit/time.ts';
-import {mailOfReport} from '../../inbound/reports/aggregate-report.ts';
-import {readCheckpoint, saveCheckpoint} from './mailbox-store.ts';
 import {type Intake, startIntake} from './bounce-intake-cli.ts';
-import {CliError, exitCodes, report} from '../../cli/fault.ts';
 import {countLines} from './ingest-counts-cli.ts';
-import {collect} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
-import type {Session} from '../../cli/session.ts';
-import {grouped} from '../../cli/terminal-text.ts';
+import {readCheckpoint, saveCheckpoint} from './mailbox-store.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 

@@ -1,16 +1,16 @@
-import {inboundView, recordsView, storedTime} from '../../api/views.ts';
-import {inboundMx} from '../../doctor/inbound-mx.ts';
-import {lookAtHost} from '../domains/check-records.ts';
-import {sendingNames} from '../domains/domain-records.ts';
-import {domainOf, parseDomain} from '../../mail/address.ts';
-import {addInbound, checkNotOurs, removeInbound} from './rules.ts';
-import {type InboundAddress, listInboundAddresses} from './store.ts';
-import {asking} from '../domains/cli.ts';
 import {CliError} from '../../cli/fault.ts';
 import type {CliCommand} from '../../cli/program.ts';
-import {hostLines} from '../domains/record-lines-cli.ts';
 import {openResolver, type Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {inboundMx} from '../../doctor/inbound-mx.ts';
+import {domainOf, parseDomain} from '../../mail/address.ts';
+import {lookAtHost} from '../domains/check-records.ts';
+import {asking} from '../domains/cli.ts';
+import {sendingNames} from '../domains/domain-records.ts';
+import {hostLines} from '../domains/record-lines-cli.ts';
+import {inboundView, recordsView, storedTime} from '../views.ts';
+import {addInbound, checkNotOurs, removeInbound} from './rules.ts';
+import {type InboundAddress, listInboundAddresses} from './store.ts';
 
 export function inboundCommands(inbound: CliCommand): void {
 	inbound

@@ -6,9 +6,9 @@ import {
 	type RetentionReason,
 	type StoredInbound,
 } from '../../mail/report.ts';
-import {liveDomains} from '../domains/store.ts';
 import {queryRows, rowSource} from '../../store/engine/dialect.ts';
 import {insertReturning, toColumns} from '../../store/engine/rows.ts';
+import {liveDomains} from '../domains/store.ts';
 
 /** An inbound message, which is stored until it has been read. */
 export type NewInbound = StoredInbound &

@@ -1,6 +1,6 @@
+import {fields, grouped} from '../../cli/terminal-text.ts';
 import type {Reading} from '../../mail/report.ts';
 import type {ReportEffect} from '../../outcome/reports.ts';
-import {fields, grouped} from '../../cli/terminal-text.ts';
 
 /**
  * The counts of imported messages. Every new message is counted as one of the kinds from `bounces` to `unreadable`.

@@ -1,7 +1,7 @@
-import type {RetentionReason} from '../../mail/report.ts';
-import type {Review, TokenProblem} from '../../outcome/matches.ts';
 import {readMail} from '../../inbound/reports/mime.ts';
 import {findSender, subjectOf} from '../../inbound/reports/sender-mail.ts';
+import type {RetentionReason} from '../../mail/report.ts';
+import type {Review, TokenProblem} from '../../outcome/matches.ts';
 import type {KeptMail} from './kept-store.ts';
 
 // Reports retained for review: how each was interpreted, and why it was retained.

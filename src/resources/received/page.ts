@@ -1,9 +1,31 @@
 import {Readable} from 'node:stream';
+import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
+import {lookAt} from '../../dashboard/look.ts';
+import {mailFrame} from '../../dashboard/mail-frame.ts';
+import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
+import {
+	act,
+	badge,
+	code,
+	count,
+	facts,
+	input,
+	name,
+	nothing,
+	opened,
+	section,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
+import {operationForms} from '../../dashboard/operation-form.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {type Answer, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Received, senderOf, type Verdict, wildcardOf} from '../../mail/received.ts';
 import {askedTerms} from '../../mail/terms.ts';
+import {lines} from '../messages/mail-page.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
 import {
 	findReceived,
@@ -13,15 +35,6 @@ import {
 	openReceivedBytes,
 	readReceivedBytes,
 } from './store.ts';
-import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
-import {lookAt} from '../../dashboard/look.ts';
-import {mailFrame} from '../../dashboard/mail-frame.ts';
-import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
-import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from '../../dashboard/markup.ts';
-import {lines} from '../messages/mail-page.ts';
-import {operationForms} from '../../dashboard/operation-form.ts';
-import type {DashboardParts} from '../../dashboard/parts.ts';
-import {type Answer, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
 
 const path = '/received';
 const inbound = '/inbound';

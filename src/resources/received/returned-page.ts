@@ -1,11 +1,4 @@
-import {operatorMail, retentionReason, reviewOf, tokenProblems} from './kept-mail.ts';
 import {inSlice} from '../../api/turns.ts';
-import {createClassify} from '../../mail/classify-reply.ts';
-import {type Html, html, plainName} from '../../hosted/html.ts';
-import {type Phase, phases} from '../../mail/outcome.ts';
-import {keptLength, type Report, type ReportKind, type RetentionReason} from '../../mail/report.ts';
-import {kindOf, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
-import {findKept, type KeptMail, listKept, readRaw} from './kept-store.ts';
 import {pager, toPage} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {lookAt} from '../../dashboard/look.ts';
@@ -28,6 +21,13 @@ import {
 } from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
+import {kindOf, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
+import {createClassify} from '../../mail/classify-reply.ts';
+import {type Phase, phases} from '../../mail/outcome.ts';
+import {keptLength, type Report, type ReportKind, type RetentionReason} from '../../mail/report.ts';
+import {operatorMail, retentionReason, reviewOf, tokenProblems} from './kept-mail.ts';
+import {findKept, type KeptMail, listKept, readRaw} from './kept-store.ts';
 
 /** Mail that came back and matches no message, and how such mail is read. */
 export const returnedMailPages = (parts: DashboardParts): readonly Route[] => [

@@ -3,6 +3,8 @@ import {isReserved, parseAddress} from '../../mail/address.ts';
 import type {Received} from '../../mail/received.ts';
 import {Type} from '../../mail/type.ts';
 import {recordAct} from '../audit/store.ts';
+import {notFound, operation, Refused, unusable} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
 import {listReturnPathHosts} from './inbound-store.ts';
 import {
 	deleteInboundAddress,
@@ -13,8 +15,6 @@ import {
 	insertInboundAddress,
 	listDomainsAbove,
 } from './store.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {notFound, operation, Refused, unusable} from '../operation.ts';
 
 const manages = {scope: 'received:manage'} as const;
 const apply = 'a file describes outgoing mail only';

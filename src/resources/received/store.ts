@@ -3,10 +3,10 @@ import {inTurn} from '../../kit/clock.ts';
 import {domainOf} from '../../mail/address.ts';
 import {idFloor} from '../../mail/ids.ts';
 import {type Received, type ReceivedContent, wildcardOf} from '../../mail/received.ts';
-import {type Domain, liveDomains} from '../domains/store.ts';
 import {alongIndex, among, insertReturning, insertRows, toColumns} from '../../store/engine/rows.ts';
 import {isReadableMail} from '../../store/erasures.ts';
 import {byRows, scanRanges, toRange} from '../../store/message-scan.ts';
+import {type Domain, liveDomains} from '../domains/store.ts';
 import {deleteDeliveries, findAbout} from '../webhooks/store.ts';
 
 /** A row of `inbound_addresses`: messages to it belong to its workspace. */

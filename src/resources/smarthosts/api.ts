@@ -1,13 +1,13 @@
-import {optionalEvents, providerNames} from '../../mail/provider.ts';
-import {Type} from '../../mail/type.ts';
-import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
-import {eventsUrl} from '../../inbound/providers/providers.ts';
-import {findSmarthost, listSmarthosts, type Smarthost} from './store.ts';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {apiError} from '../../api/errors.ts';
+import {eventsUrl} from '../../inbound/providers/providers.ts';
+import {optionalEvents, providerNames} from '../../mail/provider.ts';
+import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from '../page-schema.ts';
-import {smarthostView} from '../../api/views.ts';
+import {smarthostView} from '../views.ts';
+import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
+import {findSmarthost, listSmarthosts, type Smarthost} from './store.ts';
 
 const fields = {
 	id: Type.String(),

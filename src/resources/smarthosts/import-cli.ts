@@ -2,19 +2,24 @@ import {createHash} from 'node:crypto';
 import {mkdirSync, readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {setTimeout} from 'node:timers/promises';
-import {SuppressionImport} from '../suppressions/suppression-file.ts';
-import {timeOf} from '../suppressions/suppression-layout.ts';
-import {parseAddress} from '../../mail/address.ts';
-import type {SuppressionReason} from '../../mail/suppression.ts';
-import {ProviderClient, ProviderHostError, type ProviderResponse} from '../../net/provider-client.ts';
-import {fieldsOf, textOf} from '../../inbound/providers/provider.ts';
-import {type ListingProvider, listingProviders, readPage, suppressionLists} from '../../inbound/providers/suppression-lists.ts';
 import {CliError} from '../../cli/fault.ts';
 import {readInput} from '../../cli/files.ts';
 import {domain as domainName, oneOf} from '../../cli/options.ts';
 import {type CliCommand, version} from '../../cli/program.ts';
 import {openResolver, type Session} from '../../cli/session.ts';
+import {fieldsOf, textOf} from '../../inbound/providers/provider.ts';
+import {
+	type ListingProvider,
+	listingProviders,
+	readPage,
+	suppressionLists,
+} from '../../inbound/providers/suppression-lists.ts';
+import {parseAddress} from '../../mail/address.ts';
+import type {SuppressionReason} from '../../mail/suppression.ts';
+import {ProviderClient, ProviderHostError, type ProviderResponse} from '../../net/provider-client.ts';
 import {insertBeside, showCounts} from '../suppressions/cli.ts';
+import {SuppressionImport} from '../suppressions/suppression-file.ts';
+import {timeOf} from '../suppressions/suppression-layout.ts';
 
 type ImportOptions = {keyFile?: string; region?: string; domain?: string; stream: string};
 

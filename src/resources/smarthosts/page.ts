@@ -1,12 +1,24 @@
-import {type Html, html} from '../../hosted/html.ts';
-import {optionalEvents, providerNames} from '../../mail/provider.ts';
-import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
-import {eventsUrl, setups} from '../../inbound/providers/providers.ts';
-import {listSmarthosts, type Smarthost} from './store.ts';
-import {act, badge, code, copyable, facts, input, nothing, opened, select, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	code,
+	copyable,
+	facts,
+	input,
+	nothing,
+	opened,
+	select,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import {operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {eventsUrl, setups} from '../../inbound/providers/providers.ts';
+import {optionalEvents, providerNames} from '../../mail/provider.ts';
+import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
+import {listSmarthosts, type Smarthost} from './store.ts';
 
 const path = '/smarthosts';
 

@@ -1,9 +1,10 @@
+import {isSigningKey} from '../../inbound/providers/proofs.ts';
+import {providers} from '../../inbound/providers/providers.ts';
 import {storeTime} from '../../kit/time.ts';
 import {apiKeyHash} from '../../mail/api-key.ts';
 import {optionalEvents, providerNames} from '../../mail/provider.ts';
 import {Type} from '../../mail/type.ts';
-import {isSigningKey} from '../../inbound/providers/proofs.ts';
-import {providers} from '../../inbound/providers/providers.ts';
+import {notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
 import {
 	deleteSmarthost,
 	findSmarthost,
@@ -12,7 +13,6 @@ import {
 	type Smarthost,
 	updateSmarthost,
 } from './store.ts';
-import {notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
 
 /** A smarthost with its credentials, which are shown only once. */
 export type NewSmarthost = {

@@ -1,21 +1,21 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {columnsOf, exportedFile, insertEntries, maxProblems, SuppressionImport} from './suppression-file.ts';
-import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
-import {Type} from '../../mail/type.ts';
-import {addSuppression, removeSuppression} from './rules.ts';
-import {listSuppressions} from './store.ts';
 import {type Api, type ApiParts, isPlain, type Route, refuseOtherBodies} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {actAs, requireCaller} from '../../api/auth.ts';
 import {describe} from '../../api/describe.ts';
 import {ApiError, apiError, unavailable} from '../../api/errors.ts';
 import {pageQuery} from '../../api/paging.ts';
+import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
+import {Type} from '../../mail/type.ts';
 import {queryAddressKey} from '../formats.ts';
 import {time} from '../page-schema.ts';
 import {createValidator} from '../validate.ts';
-import {suppressionView} from '../../api/views.ts';
+import {suppressionView} from '../views.ts';
+import {addSuppression, removeSuppression} from './rules.ts';
+import {listSuppressions} from './store.ts';
+import {columnsOf, exportedFile, insertEntries, maxProblems, SuppressionImport} from './suppression-file.ts';
 
 const example = {
 	id: 'sup_01kaxq7w0c8m2v5t9d3f6h1j4n',

@@ -1,6 +1,20 @@
 import {type FileHandle, open, realpath} from 'node:fs/promises';
 import {setTimeout} from 'node:timers/promises';
+import {CliError} from '../../cli/fault.ts';
+import {type Input, openInput} from '../../cli/files.ts';
+import {count, address as parseAddress, reason} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import type {Session} from '../../cli/session.ts';
+import {fields, grouped, type Noun, shortTime, toLines} from '../../cli/terminal-text.ts';
 import {csvLine} from '../../kit/csv.ts';
+import {storeTime} from '../../kit/time.ts';
+import {type SuppressionReason, suppresses} from '../../mail/suppression.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {pairKey} from '../../store/engine/rows.ts';
+import {findOptedOut, toBars} from '../topics/store.ts';
+import {storedTime, suppressionView} from '../views.ts';
+import {addSuppression, removeSuppression} from './rules.ts';
+import {countSuppressions, findSuppressed, listSuppressions, readSuppressions, type Suppression} from './store.ts';
 import {
 	columnsOf,
 	exportedHeader,
@@ -11,26 +25,6 @@ import {
 	type WriteEntries,
 } from './suppression-file.ts';
 import {badColumns} from './suppression-layout.ts';
-import {storedTime, suppressionView} from '../../api/views.ts';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {storeTime} from '../../kit/time.ts';
-import {type SuppressionReason, suppresses} from '../../mail/suppression.ts';
-import {addSuppression, removeSuppression} from './rules.ts';
-import {pairKey} from '../../store/engine/rows.ts';
-import {
-	countSuppressions,
-	findSuppressed,
-	listSuppressions,
-	readSuppressions,
-	type Suppression,
-} from './store.ts';
-import {findOptedOut, toBars} from '../topics/store.ts';
-import {CliError} from '../../cli/fault.ts';
-import {type Input, openInput} from '../../cli/files.ts';
-import {count, address as parseAddress, reason} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
-import type {Session} from '../../cli/session.ts';
-import {fields, grouped, type Noun, shortTime, toLines} from '../../cli/terminal-text.ts';
 
 export function suppressionCommands(suppression: CliCommand): void {
 	suppression

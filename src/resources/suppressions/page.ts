@@ -1,17 +1,31 @@
-import {exportedFile, insertEntries, type LineProblem, SuppressionImport} from './suppression-file.ts';
-import {readAddress} from '../formats.ts';
 import {Seats} from '../../api/turns.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
-import {addSuppression, removeSuppression} from './rules.ts';
-import {listSuppressions, type Suppression} from './store.ts';
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
-import {act, badge, chips, count, facts, input, name, nothing, opened, select, table, time, toHref} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	chips,
+	count,
+	facts,
+	input,
+	name,
+	nothing,
+	opened,
+	select,
+	table,
+	time,
+	toHref,
+} from '../../dashboard/markup.ts';
 import {operationForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
+import {readAddress} from '../formats.ts';
+import {addSuppression, removeSuppression} from './rules.ts';
+import {listSuppressions, type Suppression} from './store.ts';
+import {exportedFile, insertEntries, type LineProblem, SuppressionImport} from './suppression-file.ts';
 
 const perPage = 50;
 const path = '/suppressions';

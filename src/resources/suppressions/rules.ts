@@ -4,17 +4,11 @@ import type {Acting} from '../../mail/operator.ts';
 import {isSimulated} from '../../mail/simulator.ts';
 import {Type} from '../../mail/type.ts';
 import {suppressAddresses} from '../../outcome/suppress.ts';
-import {recordAct} from '../audit/store.ts';
 import {pairKey} from '../../store/engine/rows.ts';
 import type {GroupWrite} from '../../store/engine/writer.ts';
-import {
-	deleteSuppression,
-	findSuppression,
-	type NewSuppression,
-	readSuppressions,
-	type Suppression,
-} from './store.ts';
+import {recordAct} from '../audit/store.ts';
 import {longOperation, notFound, operation, Refused} from '../operation.ts';
+import {deleteSuppression, findSuppression, type NewSuppression, readSuppressions, type Suppression} from './store.ts';
 
 /** The entry of an address, and whether this operation created it. */
 type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};

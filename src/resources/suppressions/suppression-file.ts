@@ -1,6 +1,7 @@
 import {Readable} from 'node:stream';
 import {setImmediate} from 'node:timers/promises';
 import type {Knex} from 'knex';
+import {CsvReader, type CsvRecord, csvLine} from '../../kit/csv.ts';
 import {apiTime, storeTime} from '../../kit/time.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {createPastIds, isId} from '../../mail/ids.ts';
@@ -9,7 +10,6 @@ import type {Acting} from '../../mail/operator.ts';
 import type {SuppressionReason} from '../../mail/suppression.ts';
 import {beginAct} from '../audit/store.ts';
 import {insertSuppressions, listSuppressions, type NewSuppression, type Suppression} from './store.ts';
-import {CsvReader, type CsvRecord, csvLine} from '../../kit/csv.ts';
 import {
 	beginsTable,
 	type Columns,

@@ -1,7 +1,7 @@
+import {withoutApostrophe} from '../../kit/csv.ts';
 import {parseTime} from '../../kit/time.ts';
 import {parseAddress} from '../../mail/address.ts';
 import type {SuppressionReason} from '../../mail/suppression.ts';
-import {withoutApostrophe} from '../../kit/csv.ts';
 
 /** The names of the columns that `suppression export` writes. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;

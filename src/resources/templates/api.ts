@@ -1,37 +1,21 @@
 import type {Knex} from 'knex';
-import {compileWith, readKnown} from './layouts.ts';
-import {
-	addVersion,
-	createTemplate,
-	previewTemplate,
-	removeTemplate,
-	saveSettings,
-	storedVariant,
-} from './versions.ts';
+import type {Route} from '../../api/api-parts.ts';
+import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
+import {apiError} from '../../api/errors.ts';
+import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
+import {renderInWorker} from '../../compose/render/in-worker.ts';
 import type {Violation} from '../../mail/api-error.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
-import {updateTemplate} from './rules.ts';
-import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
-import {renderInWorker} from '../../compose/render/in-worker.ts';
-import {
-	findTemplate,
-	findVersion,
-	listSubjects,
-	listVariants,
-	pageTemplates,
-	pageVersions,
-	type Template,
-	type TemplateVariant,
-} from './store.ts';
-import {findWorkspace} from '../workspaces/store.ts';
-import type {Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
+import {variablesJson} from '../../send/schema.ts';
 import {canonicalLocale} from '../formats.ts';
 import {idParams} from '../page-schema.ts';
-import {variablesJson} from '../../send/schema.ts';
+import {maxViolations} from '../validate.ts';
+import {listedVersionView, templateView, versionView} from '../views.ts';
+import {findWorkspace} from '../workspaces/store.ts';
+import {compileWith, readKnown} from './layouts.ts';
+import {updateTemplate} from './rules.ts';
 import {
 	listedVersionSchema,
 	previewBody,
@@ -42,8 +26,17 @@ import {
 	versionBody,
 	versionSchema,
 } from './schema.ts';
-import {maxViolations} from '../validate.ts';
-import {listedVersionView, templateView, versionView} from '../../api/views.ts';
+import {
+	findTemplate,
+	findVersion,
+	listSubjects,
+	listVariants,
+	pageTemplates,
+	pageVersions,
+	type Template,
+	type TemplateVariant,
+} from './store.ts';
+import {addVersion, createTemplate, previewTemplate, removeTemplate, saveSettings, storedVariant} from './versions.ts';
 
 const createTemplateRoute = apiRoute({
 	endpoint: 'POST /v1/templates',

@@ -2,33 +2,6 @@ import {existsSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import {
-	carryOut,
-	type FileChange,
-	folderNameProblem,
-	type Plan,
-	planLayouts,
-	planPull,
-} from './template-folder.ts';
-import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from './versions.ts';
-import {settingsView} from '../../api/views.ts';
-import {parseExact, writeExact} from '../../kit/exact-json.ts';
-import {cidWarnings} from '../../mail/content-id.ts';
-import {isVariableName, type Priority, priorities} from '../../mail/message.ts';
-import {updateTemplate} from './rules.ts';
-import {folderFiles} from '../../compose/render/folder.ts';
-import {listLayouts, readLayouts} from './layouts-store.ts';
-import {
-	findTemplate,
-	findVersion,
-	type ListedVersion,
-	listTemplates,
-	listVariants,
-	listVersions,
-	type Template,
-	type TemplateVariant,
-	type TemplateVersion,
-} from './store.ts';
 import {CliError} from '../../cli/fault.ts';
 import {readVariables} from '../../cli/files.ts';
 import {
@@ -47,8 +20,28 @@ import {
 } from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
-import {push} from './push-cli.ts';
 import {type Noun, printable, shortTime, table} from '../../cli/terminal-text.ts';
+import {folderFiles} from '../../compose/render/folder.ts';
+import {parseExact, writeExact} from '../../kit/exact-json.ts';
+import {cidWarnings} from '../../mail/content-id.ts';
+import {isVariableName, type Priority, priorities} from '../../mail/message.ts';
+import {settingsView} from '../views.ts';
+import {listLayouts, readLayouts} from './layouts-store.ts';
+import {push} from './push-cli.ts';
+import {updateTemplate} from './rules.ts';
+import {
+	findTemplate,
+	findVersion,
+	type ListedVersion,
+	listTemplates,
+	listVariants,
+	listVersions,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from './store.ts';
+import {carryOut, type FileChange, folderNameProblem, type Plan, planLayouts, planPull} from './template-folder.ts';
+import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from './versions.ts';
 
 type SettingOptions = {
 	readonly topic?: string | typeof none;

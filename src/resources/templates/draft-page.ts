@@ -1,21 +1,21 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {compileWith, type Known, readKnown} from './layouts.ts';
-import {previewVariant, storedVariant} from './versions.ts';
-import {variablesProblem} from '../../send/schema.ts';
 import {createTurns} from '../../api/turns.ts';
-import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import {extractLinks} from '../../compose/links/rewrite.ts';
-import {cidWarnings} from '../../mail/content-id.ts';
 import {missingPaths, type VariantSource} from '../../compose/render/compile.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
 import {maxSourceLength} from '../../compose/render/limits.ts';
 import type {Violation} from '../../compose/render/liquid-source.ts';
 import {validLocale} from '../../compose/render/locale.ts';
-import type {TemplateVariant} from './store.ts';
+import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
+import {cidWarnings} from '../../mail/content-id.ts';
+import {variablesProblem} from '../../send/schema.ts';
 import type {Workspace} from '../workspaces/store.ts';
+import {compileWith, type Known, readKnown} from './layouts.ts';
+import type {TemplateVariant} from './store.ts';
 import {versionNumber} from './template-page.ts';
+import {previewVariant, storedVariant} from './versions.ts';
 
 /** What the form of an editor says: one language of the next version. */
 export type Draft = {

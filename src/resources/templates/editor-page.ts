@@ -1,17 +1,3 @@
-import {type Known, planChange} from './layouts.ts';
-import {
-	addVersion,
-	type Content,
-	isContent,
-	isTooLargeVersion,
-	largestVersion,
-	variantSource,
-} from './versions.ts';
-import {maxVariants} from './schema.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {Refused} from '../operation.ts';
-import {listLayouts} from './layouts-store.ts';
-import type {Template, TemplateVariant} from './store.ts';
 import {mailContent, mailFrame, textContent} from '../../dashboard/mail-frame.ts';
 import {
 	act,
@@ -31,6 +17,8 @@ import {
 } from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {Refused} from '../operation.ts';
 import {
 	type Checked,
 	createChecks,
@@ -41,7 +29,12 @@ import {
 	kilobytes,
 	readDraft,
 } from './draft-page.ts';
+import {type Known, planChange} from './layouts.ts';
+import {listLayouts} from './layouts-store.ts';
+import {maxVariants} from './schema.ts';
+import type {Template, TemplateVariant} from './store.ts';
 import {chosenTemplate, chosenVariant, findSaved, localeName, noTemplate, type Saved} from './template-page.ts';
+import {addVersion, type Content, isContent, isTooLargeVersion, largestVersion, variantSource} from './versions.ts';
 
 type Editor = {
 	readonly template: Template;

@@ -1,14 +1,8 @@
 import path from 'node:path';
 import type {Knex} from 'knex';
 import {maxDiffLines, unifiedDiff} from '../../kit/diff.ts';
-import {
-	findTemplate,
-	findVersion,
-	listVariants,
-	type TemplateSettings,
-	type TemplateVariant,
-} from './store.ts';
 import type {Change} from './layouts.ts';
+import {findTemplate, findVersion, listVariants, type TemplateSettings, type TemplateVariant} from './store.ts';
 import {isContent, type Saved} from './versions.ts';
 
 /** The effect of a change on one template. */

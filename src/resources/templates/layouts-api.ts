@@ -1,4 +1,13 @@
 import type {Knex} from 'knex';
+import type {Route} from '../../api/api-parts.ts';
+import {apiRoute, listRoute} from '../../api/api-route.ts';
+import {apiError} from '../../api/errors.ts';
+import {inSlice} from '../../api/turns.ts';
+import type {Layout} from '../../compose/render/layouts.ts';
+import {apiTime} from '../../kit/time.ts';
+import {Type} from '../../mail/type.ts';
+import {time} from '../page-schema.ts';
+import {maxViolations} from '../validate.ts';
 import {Diffs, foresee} from './layout-changes.ts';
 import {
 	type Change,
@@ -9,16 +18,7 @@ import {
 	removeLayout,
 	saveChange,
 } from './layouts.ts';
-import {apiTime} from '../../kit/time.ts';
-import {Type} from '../../mail/type.ts';
-import type {Layout} from '../../compose/render/layouts.ts';
 import {findLayout, type ListedLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
-import type {Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
-import {time} from '../page-schema.ts';
-import {inSlice} from '../../api/turns.ts';
-import {maxViolations} from '../validate.ts';
 
 const kinds = ['layout', 'partial'] as const;
 const named = {kind: Type.Enum([...kinds]), name: Type.String(), updated_at: time};

@@ -1,16 +1,29 @@
 import type {Knex} from 'knex';
-import {foresee} from './layout-changes.ts';
-import {type Change, describeUsers, planChange, readKnown, removeLayout, saveChange} from './layouts.ts';
 import {createTurns} from '../../api/turns.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {notFound} from '../operation.ts';
 import {filesOf, keyOf, type Layout, layoutName} from '../../compose/render/layouts.ts';
-import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
-import {act, code, count, input, join, nothing, opened, section, select, table, textarea, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	code,
+	count,
+	input,
+	join,
+	nothing,
+	opened,
+	section,
+	select,
+	table,
+	textarea,
+	time,
+} from '../../dashboard/markup.ts';
 import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {notFound} from '../operation.ts';
 import {changesBetween} from './compare-page.ts';
+import {foresee} from './layout-changes.ts';
+import {type Change, describeUsers, planChange, readKnown, removeLayout, saveChange} from './layouts.ts';
+import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
 
 const path = '/layouts';
 /** Templates with changes on the page before a layout is saved; of the others it has the names. */

@@ -1,17 +1,17 @@
 import path from 'node:path';
 import type {Knex} from 'knex';
-import {storeTime} from '../../kit/time.ts';
-import {layoutUses, partialsIn} from '../../mail/layout-uses.ts';
-import type {ActTools} from '../../mail/operator.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {notFound, Refused} from '../operation.ts';
 import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
 import {compileAndCheck, defaultCompileTime} from '../../compose/render/in-worker.ts';
 import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../../compose/render/layouts.ts';
 import {maxSourceLength} from '../../compose/render/limits.ts';
 import type {Violation} from '../../compose/render/liquid-source.ts';
-import {recordAct} from '../audit/store.ts';
+import {storeTime} from '../../kit/time.ts';
+import {layoutUses, partialsIn} from '../../mail/layout-uses.ts';
+import type {ActTools} from '../../mail/operator.ts';
 import {bumpGeneration} from '../../store/changes.ts';
+import {recordAct} from '../audit/store.ts';
+import {notFound, Refused} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
 import {
 	deleteLayout,
 	type LayoutUser,

@@ -1,13 +1,13 @@
-import {createTemplate, isBuiltIn} from './versions.ts';
-import {html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
-import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
-import {pageTemplates, type Template} from './store.ts';
 import {pager, toPage} from '../../dashboard/lists.ts';
 import {act, badge, code, input, join, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
 import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {html} from '../../hosted/html.ts';
+import {labelProblem} from '../../kit/text.ts';
+import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
+import {pageTemplates, type Template} from './store.ts';
+import {createTemplate, isBuiltIn} from './versions.ts';
 
 const perPage = 50;
 

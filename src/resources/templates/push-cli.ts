@@ -1,12 +1,12 @@
 import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import type {Change, Known, ReadyTemplate} from './layouts.ts';
-import {findConflict} from './versions.ts';
-import {fileOf} from '../../compose/render/layouts.ts';
-import {lookUpTopic} from '../topics/store.ts';
 import {CliError} from '../../cli/fault.ts';
 import type {Session} from '../../cli/session.ts';
+import {fileOf} from '../../compose/render/layouts.ts';
+import {lookUpTopic} from '../topics/store.ts';
+import type {Change, Known, ReadyTemplate} from './layouts.ts';
+import {findConflict} from './versions.ts';
 
 /** Saves template folders, and the layouts and partials beside them, with all templates that use those. */
 export async function push(session: Session, {dryRun = false}: {dryRun?: boolean}, folder: string): Promise<void> {

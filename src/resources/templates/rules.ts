@@ -2,9 +2,9 @@ import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
-import {changeSettings, lockTemplate, type Template, type TemplateSettings} from './store.ts';
-import {lookUpTopic} from '../topics/store.ts';
 import {notFound, operation, unusable} from '../operation.ts';
+import {lookUpTopic} from '../topics/store.ts';
+import {changeSettings, lockTemplate, type Template, type TemplateSettings} from './store.ts';
 
 /** The settings of a template, which apply to all its versions. */
 export const templateSettings = {

@@ -1,7 +1,7 @@
 import type {Static} from 'typebox';
 import {Type} from '../../mail/type.ts';
-import {templateSettings} from './rules.ts';
 import {time} from '../page-schema.ts';
+import {templateSettings} from './rules.ts';
 
 const strict = {additionalProperties: false} as const;
 const id = 'tpl_01kaxq7w0c8m2v5t9d3f6h1j4n';

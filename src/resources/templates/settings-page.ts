@@ -1,11 +1,11 @@
+import {act, input, section, select} from '../../dashboard/markup.ts';
+import type {Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {priorities} from '../../mail/message.ts';
 import type {InputOf} from '../operation.ts';
+import type {Topic} from '../topics/store.ts';
 import type {updateTemplate} from './rules.ts';
 import type {Template} from './store.ts';
-import type {Topic} from '../topics/store.ts';
-import {act, input, section, select} from '../../dashboard/markup.ts';
-import type {Visit} from '../../dashboard/route.ts';
 
 /** What holds for all versions of a template, to be changed. */
 export function settingsForm({id, topic, priority, sensitive}: Template, topics: readonly Topic[]): Html {

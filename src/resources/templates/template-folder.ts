@@ -1,11 +1,17 @@
 import {constants} from 'node:fs';
 import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import {RefusedFileError, readRegular} from '../../kit/regular-file.ts';
-import {labelProblem, utf8Text} from '../../kit/text.ts';
-import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../../compose/render/folder.ts';
+import {
+	folderFiles,
+	isTemplateFile,
+	readLayouts,
+	readTemplateFolder,
+	templateFileName,
+} from '../../compose/render/folder.ts';
 import type {Layout} from '../../compose/render/layouts.ts';
 import {maxSourceLength} from '../../compose/render/limits.ts';
+import {RefusedFileError, readRegular} from '../../kit/regular-file.ts';
+import {labelProblem, utf8Text} from '../../kit/text.ts';
 import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
 
 /** The change that saves a folder of templates, or its problems. */

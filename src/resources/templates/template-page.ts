@@ -1,27 +1,8 @@
 import type {Knex} from 'knex';
-import {previewVariant, removeTemplate, rollBack} from './versions.ts';
 import {apiError} from '../../api/errors.ts';
 import {readSend} from '../../api/read-send.ts';
 import {createTurns} from '../../api/turns.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {parseExact} from '../../kit/exact-json.ts';
-import {isTemplateId} from '../../mail/ids.ts';
-import {notFound} from '../operation.ts';
-import {updateTemplate} from './rules.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
-import {listSenders, type Sender} from '../domains/store.ts';
-import {
-	findTemplate,
-	findVersion,
-	type ListedVersion,
-	listSubjects,
-	listVariants,
-	pageVersions,
-	type Template,
-	type TemplateVariant,
-	type TemplateVersion,
-} from './store.ts';
-import {listTopics} from '../topics/store.ts';
 import {pager} from '../../dashboard/lists.ts';
 import {mailContent, mailFrame, textContent} from '../../dashboard/mail-frame.ts';
 import {
@@ -47,7 +28,26 @@ import {
 import {checkTyped, operationForms, pageForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseExact} from '../../kit/exact-json.ts';
+import {isTemplateId} from '../../mail/ids.ts';
+import {listSenders, type Sender} from '../domains/store.ts';
+import {notFound} from '../operation.ts';
+import {listTopics} from '../topics/store.ts';
+import {updateTemplate} from './rules.ts';
 import {settingsForm, settingsIn} from './settings-page.ts';
+import {
+	findTemplate,
+	findVersion,
+	type ListedVersion,
+	listSubjects,
+	listVariants,
+	pageVersions,
+	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
+} from './store.ts';
+import {previewVariant, removeTemplate, rollBack} from './versions.ts';
 
 const versionsPerPage = 20;
 const maxTopics = 1000;

@@ -1,18 +1,19 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
-import {storeTime} from '../../kit/time.ts';
-import type {ActTools} from '../../mail/operator.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {Refused} from '../operation.ts';
-import {setSettings, updateTemplate} from './rules.ts';
 import type {CompiledVariant, VariantSource} from '../../compose/render/compile.ts';
 import type {RenderJob} from '../../compose/render/in-worker.ts';
 import {keyOf} from '../../compose/render/layouts.ts';
 import {chooseVariant, mailLocale} from '../../compose/render/locale.ts';
 import type {RenderResult} from '../../compose/render/render.ts';
-import {recordAct} from '../audit/store.ts';
+import {storeTime} from '../../kit/time.ts';
+import type {ActTools} from '../../mail/operator.ts';
 import {bumpGeneration} from '../../store/changes.ts';
+import {recordAct} from '../audit/store.ts';
+import {Refused} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
+import type {Workspace} from '../workspaces/store.ts';
 import {type ListedLayout, listLayouts} from './layouts-store.ts';
+import {setSettings, updateTemplate} from './rules.ts';
 import {
 	deleteTemplate,
 	findTemplate,
@@ -26,7 +27,6 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from './store.ts';
-import type {Workspace} from '../workspaces/store.ts';
 
 /** Returns the stored form of a variant: its source and its compiled output. */
 export function storedVariant(

@@ -1,10 +1,10 @@
-import {Type} from '../../mail/type.ts';
-import {createTopic, removeTopic, topicFields} from './rules.ts';
-import {listTopics} from './store.ts';
 import type {Route} from '../../api/api-parts.ts';
 import {listRoute, operationRoute} from '../../api/api-route.ts';
+import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
-import {topicView} from '../../api/views.ts';
+import {topicView} from '../views.ts';
+import {createTopic, removeTopic, topicFields} from './rules.ts';
+import {listTopics} from './store.ts';
 
 /** A topic (docs/reference/interface.md, Subscription topic). */
 const topicSchema = Type.Object(

@@ -1,6 +1,9 @@
-import {storedTime, topicView} from '../../api/views.ts';
+import {changesIn, label, type none, oneOf, orNull, topicCode, unless} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {grouped, type Noun} from '../../cli/terminal-text.ts';
 import {defined} from '../../kit/collections.ts';
 import {type Priority, priorities} from '../../mail/message.ts';
+import {storedTime, topicView} from '../views.ts';
 import {
 	type CountedTopic,
 	countedTopics,
@@ -11,9 +14,6 @@ import {
 	updateTopic,
 } from './rules.ts';
 import type {Topic} from './store.ts';
-import {changesIn, label, type none, oneOf, orNull, topicCode, unless} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
-import {grouped, type Noun} from '../../cli/terminal-text.ts';
 
 const maxTopics = 10_000;
 

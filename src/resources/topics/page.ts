@@ -1,16 +1,3 @@
-import {type Html, html} from '../../hosted/html.ts';
-import {type Priority, priorities} from '../../mail/message.ts';
-import {notFound} from '../operation.ts';
-import {
-	type CountedTopic,
-	countedTopics,
-	createTopic,
-	purgeTopic,
-	readOptOuts,
-	removeTopic,
-	updateTopic,
-} from './rules.ts';
-import {lookUpTopic} from './store.ts';
 import {
 	act,
 	badge,
@@ -29,6 +16,19 @@ import {
 import {checkTyped, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {type Priority, priorities} from '../../mail/message.ts';
+import {notFound} from '../operation.ts';
+import {
+	type CountedTopic,
+	countedTopics,
+	createTopic,
+	purgeTopic,
+	readOptOuts,
+	removeTopic,
+	updateTopic,
+} from './rules.ts';
+import {lookUpTopic} from './store.ts';
 
 const path = '/topics';
 /** More are not shown. A list for recipients is much shorter. */

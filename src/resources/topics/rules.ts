@@ -2,6 +2,8 @@ import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
+import {alreadyExists, longOperation, notFound, operation} from '../operation.ts';
+import {checkRoom} from '../workspaces/limits.ts';
 import {
 	countOptOuts,
 	deleteTopic,
@@ -14,8 +16,6 @@ import {
 	type TopicChanges,
 	updateStoredTopic,
 } from './store.ts';
-import {checkRoom} from '../workspaces/limits.ts';
-import {alreadyExists, longOperation, notFound, operation} from '../operation.ts';
 
 const fields = {
 	code: Type.String({

@@ -1,15 +1,15 @@
-import {isLoopback} from '../../config/derive.ts';
-import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
-import {type Role, roles} from '../../mail/operator.ts';
-import {notFound} from '../operation.ts';
-import {findUserByEmail, type ListedUser, listUsers, type User} from './store.ts';
-import {addUser, emailKey, type Linked, linkFor, removeUser} from './users.ts';
 import {CliError} from '../../cli/fault.ts';
 import {logInLink} from '../../cli/init.ts';
 import {oneOf, address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {isLoopback} from '../../config/derive.ts';
+import {type Role, roles} from '../../mail/operator.ts';
+import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {notFound} from '../operation.ts';
+import {findUserByEmail, type ListedUser, listUsers, type User} from './store.ts';
+import {addUser, emailKey, type Linked, linkFor, removeUser} from './users.ts';
 
 export function userCommands(user: CliCommand): void {
 	user.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')

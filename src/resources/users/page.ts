@@ -1,16 +1,28 @@
 import type {FastifyRequest} from 'fastify';
-import {type Html, html} from '../../hosted/html.ts';
-import {parseAddress} from '../../mail/address.ts';
-import {type Role, roles} from '../../mail/operator.ts';
-import {notFound} from '../operation.ts';
-import {findUser, type ListedUser, listUsers, type User} from './store.ts';
-import {findWorkspace} from '../workspaces/store.ts';
-import {addUser, changeUser, type Linked, linkFor, removeUser} from './users.ts';
-import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	copyable,
+	facts,
+	input,
+	name,
+	opened,
+	section,
+	select,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, type Route, type Visit} from '../../dashboard/route.ts';
 import {maxOffered} from '../../dashboard/visitor.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {parseAddress} from '../../mail/address.ts';
+import {type Role, roles} from '../../mail/operator.ts';
+import {notFound} from '../operation.ts';
+import {findWorkspace} from '../workspaces/store.ts';
+import {findUser, type ListedUser, listUsers, type User} from './store.ts';
+import {addUser, changeUser, type Linked, linkFor, removeUser} from './users.ts';
 
 const everyWorkspace = 'all';
 

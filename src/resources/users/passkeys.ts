@@ -9,6 +9,9 @@ import {storeTime} from '../../kit/time.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
+import type {FailedLogIns} from './failed-log-ins.ts';
+import type {LogIn} from './log-in.ts';
+import {Pending} from './sessions.ts';
 import {
 	deletePasskey,
 	findPasskey,
@@ -19,9 +22,6 @@ import {
 	type User,
 	usePasskey,
 } from './store.ts';
-import type {FailedLogIns} from './failed-log-ins.ts';
-import type {LogIn} from './log-in.ts';
-import {Pending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
 
 /** The origin of the dashboard. Passkeys are bound to its host name, which cannot be an IP address. */

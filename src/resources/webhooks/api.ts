@@ -1,3 +1,12 @@
+import type {ApiParts, Route} from '../../api/api-parts.ts';
+import {apiRoute, listRoute} from '../../api/api-route.ts';
+import {type Caller, visibleEndpoint, visibleMode} from '../../api/caller.ts';
+import {apiError} from '../../api/errors.ts';
+import type {Part} from '../../api/paging.ts';
+import {parseDuration, storeTime} from '../../kit/time.ts';
+import {defaultOverlap, maxEndpoints} from '../../mail/webhook.ts';
+import {emptyBody} from '../validate.ts';
+import {deliveryView, endpointView} from '../views.ts';
 import {
 	addEndpoint,
 	changeEndpoint,
@@ -7,24 +16,8 @@ import {
 	setEndpointActive,
 	signingSecret,
 } from './rules.ts';
-import {parseDuration, storeTime} from '../../kit/time.ts';
-import {defaultOverlap, maxEndpoints} from '../../mail/webhook.ts';
+import {deliverySchema, endpointBody, endpointChanges, endpointSchema, rotationBody, testSchema} from './schema.ts';
 import {type Endpoint, findEndpoint, listEndpoints, type StoredDelivery, scanDeliveries} from './store.ts';
-import type {ApiParts, Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {type Caller, visibleEndpoint, visibleMode} from '../../api/caller.ts';
-import {apiError} from '../../api/errors.ts';
-import type {Part} from '../../api/paging.ts';
-import {
-	deliverySchema,
-	endpointBody,
-	endpointChanges,
-	endpointSchema,
-	rotationBody,
-	testSchema,
-} from './schema.ts';
-import {emptyBody} from '../validate.ts';
-import {deliveryView, endpointView} from '../../api/views.ts';
 
 const endpointsPerPage = 100;
 

@@ -1,14 +1,10 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {
-	addEndpoint,
-	removeEndpoint,
-	replay,
-	replaySince,
-	rotateSecret,
-	setEndpointActive,
-	signingSecret,
-} from './rules.ts';
-import {deliveryView, endpointView} from '../../api/views.ts';
+import {CliError} from '../../cli/fault.ts';
+import {readSecret} from '../../cli/files.ts';
+import {count, duration, oneOf, past} from '../../cli/options.ts';
+import {type CliCommand, version} from '../../cli/program.ts';
+import {readDaemons, type Session} from '../../cli/session.ts';
+import {fields, grouped, type Noun, shortTime, table} from '../../cli/terminal-text.ts';
 import {postExample, toGuard} from '../../daemon/webhook-posting.ts';
 import {storeTime} from '../../kit/time.ts';
 import {defaultWebhookEvents, type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
@@ -25,7 +21,20 @@ import {
 	webhookFormats,
 	webhookRetries,
 } from '../../mail/webhook.ts';
+import {deliveryView, endpointView} from '../views.ts';
+import {AddressGuard} from './address-guard.ts';
+import {toProblem} from './connections.ts';
+import {type PostEnd, postHeaders} from './post.ts';
 import {listPosts, type StoredPost} from './queue-store.ts';
+import {
+	addEndpoint,
+	removeEndpoint,
+	replay,
+	replaySince,
+	rotateSecret,
+	setEndpointActive,
+	signingSecret,
+} from './rules.ts';
 import {
 	deleteDeliveries,
 	type Endpoint,
@@ -37,15 +46,6 @@ import {
 	listEndpoints,
 	type StoredDelivery,
 } from './store.ts';
-import {AddressGuard} from './address-guard.ts';
-import {toProblem} from './connections.ts';
-import {type PostEnd, postHeaders} from './post.ts';
-import {CliError} from '../../cli/fault.ts';
-import {readSecret} from '../../cli/files.ts';
-import {count, duration, oneOf, past} from '../../cli/options.ts';
-import {type CliCommand, version} from '../../cli/program.ts';
-import {readDaemons, type Session} from '../../cli/session.ts';
-import {fields, grouped, type Noun, shortTime, table} from '../../cli/terminal-text.ts';
 
 type AddOptions = {event: WebhookEventType[]; format?: WebhookFormat; retry?: WebhookRetry};
 

@@ -1,11 +1,4 @@
 import type {Knex} from 'knex';
-import {replay} from './rules.ts';
-import {type Html, html, plainName} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
-import {notFound} from '../operation.ts';
-import {listPosts, type StoredPost} from './queue-store.ts';
-import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from './store.ts';
 import {pager, sinceOf, timeChips, timeChoices} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {
@@ -31,6 +24,13 @@ import {
 import {pageForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
+import {notFound} from '../operation.ts';
+import {listPosts, type StoredPost} from './queue-store.ts';
+import {replay} from './rules.ts';
+import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from './store.ts';
 
 const perPage = 50;
 

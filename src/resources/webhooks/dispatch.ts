@@ -4,9 +4,9 @@ import {afterAttempt, putOff} from '../../mail/webhook.ts';
 import type {EventWriter} from '../../outcome/outbox.ts';
 import type {Writer} from '../../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../../store/held-claims.ts';
-import {type ClaimedDelivery, claimName, type EndpointWork} from './queue-store.ts';
 import {EndpointQueues, type EndpointQueuesOptions, type Permit} from './endpoint-queues.ts';
 import type {PostEnd} from './post.ts';
+import {type ClaimedDelivery, claimName, type EndpointWork} from './queue-store.ts';
 import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
 
 type DispatcherOptions = EndpointQueuesOptions &

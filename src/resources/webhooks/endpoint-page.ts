@@ -1,25 +1,18 @@
-import {
-	changeEndpoint,
-	removeEndpoint,
-	replaySince,
-	rotateSecret,
-	setEndpointActive,
-	signingSecret,
-} from './rules.ts';
 import {Seats} from '../../api/turns.ts';
-import {type Html, html, plainName} from '../../hosted/html.ts';
-import {hourMs, storeTime} from '../../kit/time.ts';
-import {webhookEventTypes} from '../../mail/message.ts';
-import {defaultOverlap, maxOverlap} from '../../mail/webhook.ts';
-import {type Endpoint, endpointState} from './store.ts';
 import {sinceOf} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {act, copyable, count, facts, join, opened, section, select, time} from '../../dashboard/markup.ts';
 import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html, plainName} from '../../hosted/html.ts';
+import {hourMs, storeTime} from '../../kit/time.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
+import {defaultOverlap, maxOverlap} from '../../mail/webhook.ts';
 import {answerText, deliveriesSection, stateOf} from './deliveries-page.ts';
 import {checkedFields, chosenEndpoint, endpointBadge, endpointForm, typedFields} from './page.ts';
+import {changeEndpoint, removeEndpoint, replaySince, rotateSecret, setEndpointActive, signingSecret} from './rules.ts';
+import {type Endpoint, endpointState} from './store.ts';
 
 /** Tests of one workspace, at once. */
 const maxTests = 4;

@@ -1,25 +1,18 @@
 import type {Knex} from 'knex';
-import {addEndpoint, signingSecret} from './rules.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
-import {maxEndpoints} from '../../mail/webhook.ts';
-import {notFound} from '../operation.ts';
-import {
-	type Endpoint,
-	endpointState,
-	findEndpoint,
-	findNewest,
-	listEndpoints,
-	type StoredDelivery,
-} from './store.ts';
-import type {AddressGuard} from './address-guard.ts';
 import {live} from '../../dashboard/live.ts';
 import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../../dashboard/markup.ts';
 import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
+import {maxEndpoints} from '../../mail/webhook.ts';
+import {notFound} from '../operation.ts';
+import type {AddressGuard} from './address-guard.ts';
 import {deliveryBadge, lastAnswer} from './deliveries-page.ts';
+import {addEndpoint, signingSecret} from './rules.ts';
+import {type Endpoint, endpointState, findEndpoint, findNewest, listEndpoints, type StoredDelivery} from './store.ts';
 
 type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
 

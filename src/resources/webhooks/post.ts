@@ -3,13 +3,13 @@ import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
 import {type Clock, inTime} from '../../kit/clock.ts';
+import {Thread, type ThreadOptions} from '../../kit/foreign-work.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../../kit/thread-calls.ts';
 import {type AskAddresses, findAddresses} from '../../net/pinned-connection.ts';
-import {Thread, type ThreadOptions} from '../../kit/foreign-work.ts';
-import type {EndpointSecrets} from './store.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, PostProblem, type Problem, type Target, toProblem} from './connections.ts';
+import type {EndpointSecrets} from './store.ts';
 
 /** A delivery to post. The body is sent exactly as stored. */
 export type Post = {

@@ -4,9 +4,9 @@ import type {Mode, WebhookEventType} from '../../mail/message.ts';
 import type {Acting, ActTools} from '../../mail/operator.ts';
 import {maxEndpoints} from '../../mail/webhook.ts';
 import {disabledNotice, notify} from '../../outcome/outbox.ts';
-import {beginAct, recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import type {Vault} from '../../store/sealed.ts';
+import {beginAct, recordAct} from '../audit/store.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,

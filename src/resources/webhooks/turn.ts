@@ -3,6 +3,7 @@ import {storeTime} from '../../kit/time.ts';
 import type {afterAttempt, DisabledReason} from '../../mail/webhook.ts';
 import {disabledNotice, type EventWriter, notify} from '../../outcome/outbox.ts';
 import type {GroupWrite} from '../../store/engine/writer.ts';
+import type {PostEnd} from './post.ts';
 import {
 	type ClaimedDeliveries,
 	type ClaimedDelivery,
@@ -14,7 +15,6 @@ import {
 	writeDeliveryEnds,
 } from './queue-store.ts';
 import {disableEndpoint} from './store.ts';
-import type {PostEnd} from './post.ts';
 
 /** A finished attempt, and what follows from it. */
 export type Attempted = {

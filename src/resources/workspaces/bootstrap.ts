@@ -1,25 +1,31 @@
 import {relative} from 'node:path';
 import type {Knex} from 'knex';
 import {generateSigningKeys} from '../../compose/dkim.ts';
-import {addSender} from '../domains/senders.ts';
 import {storeTime} from '../../kit/time.ts';
 import {parseAddress} from '../../mail/address.ts';
 import type {Mode} from '../../mail/message.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {createKey} from '../keys/rules.ts';
-import {performIn} from '../operation.ts';
-import {deleteApiKey, listApiKeys} from '../keys/store.ts';
-import {findSender} from '../domains/store.ts';
-import {endFirstStart, findFirstStart, hasBeenUsed, insertFirstStart, resumeFirstStart} from '../../store/first-starts.ts';
+import {
+	endFirstStart,
+	findFirstStart,
+	hasBeenUsed,
+	insertFirstStart,
+	resumeFirstStart,
+} from '../../store/first-starts.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
+import {addSender} from '../domains/senders.ts';
+import {findSender} from '../domains/store.ts';
+import {createKey} from '../keys/rules.ts';
+import {deleteApiKey, listApiKeys} from '../keys/store.ts';
+import {performIn} from '../operation.ts';
 import {findTemplate} from '../templates/store.ts';
-import {findUserByEmail} from '../users/store.ts';
-import {hasWorkspace} from './store.ts';
-import {addUser, linkFor} from '../users/users.ts';
-import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from '../templates/versions.ts';
+import {findUserByEmail} from '../users/store.ts';
+import {addUser, linkFor} from '../users/users.ts';
 import {createWorkspace} from './rules.ts';
+import {readSample, sampleSender, sampleTemplate} from './sample.ts';
+import {hasWorkspace} from './store.ts';
 
 /** The contents of a new store, including the keys, which can be shown only now. */
 export type Bootstrapped = {

@@ -1,27 +1,4 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {createRemoval, deleteWorkspace} from './delete-workspace.ts';
-import {
-	changeWorkspace,
-	checkDefaultTopic,
-	checkRetention,
-	createWorkspace,
-	pauseByInstallation,
-	resumeByInstallation,
-	type WorkspaceInput,
-} from './rules.ts';
-import {isMailable} from '../../config/derive.ts';
-import {maskPasswords} from '../../config/parsers.ts';
-import {openDataDir, writeUsedWorkspace} from '../../store/data-folder/data-dir.ts';
-import {toSettings} from '../apply/state.ts';
-import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
-import {defined} from '../../kit/collections.ts';
-import {takeSteps} from '../../kit/steps.ts';
-import {widestAttachments} from '../../mail/attachment-limits.ts';
-import {type Branding, readBranding} from '../../mail/branding.ts';
-import {hasPassword} from '../../mail/route.ts';
-import {readLimits} from '../../mail/workspace-limits.ts';
-import type {Vault} from '../../store/sealed.ts';
-import {hasWorkspace, listWorkspaces, type Workspace} from './store.ts';
 import {CliError} from '../../cli/fault.ts';
 import {readSecret} from '../../cli/files.ts';
 import {
@@ -44,8 +21,31 @@ import {
 import type {CliCommand} from '../../cli/program.ts';
 import {namedWorkspace, readDaemons, type Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, shortTime, duration as spell} from '../../cli/terminal-text.ts';
+import {isMailable} from '../../config/derive.ts';
+import {maskPasswords} from '../../config/parsers.ts';
+import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
+import {defined} from '../../kit/collections.ts';
+import {takeSteps} from '../../kit/steps.ts';
+import {widestAttachments} from '../../mail/attachment-limits.ts';
+import {type Branding, readBranding} from '../../mail/branding.ts';
+import {hasPassword} from '../../mail/route.ts';
+import {readLimits} from '../../mail/workspace-limits.ts';
+import {openDataDir, writeUsedWorkspace} from '../../store/data-folder/data-dir.ts';
+import type {Vault} from '../../store/sealed.ts';
+import {toSettings} from '../apply/state.ts';
+import {createRemoval, deleteWorkspace} from './delete-workspace.ts';
 import {addLimitOptions, type LimitOptions, limitsIn, limitsText} from './limits-cli.ts';
 import {readReputation, reputationFields, reputationView} from './reputation-cli.ts';
+import {
+	changeWorkspace,
+	checkDefaultTopic,
+	checkRetention,
+	createWorkspace,
+	pauseByInstallation,
+	resumeByInstallation,
+	type WorkspaceInput,
+} from './rules.ts';
+import {hasWorkspace, listWorkspaces, type Workspace} from './store.ts';
 
 type Options = {
 	readonly name?: string;

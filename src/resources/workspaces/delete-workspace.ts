@@ -2,7 +2,6 @@ import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor} from '../../mail/ids.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {holdOffAccepts, isSoleRemover, takeTime} from '../../store/engine/dialect.ts';
 import {countMessages, hasMessages} from '../../store/messages.ts';
@@ -10,13 +9,8 @@ import {readOpenOf} from '../../store/queue/open-recipients.ts';
 import {findWaiting} from '../../store/queue/queue-summary.ts';
 import {endRecipients, removeMessages} from '../../store/retention.ts';
 import type {Store} from '../../store/store.ts';
-import {
-	deleteWorkspaceRow,
-	findDeletedWorkspace,
-	markDeleted,
-	removeLists,
-	type Workspace,
-} from './store.ts';
+import {recordAct} from '../audit/store.ts';
+import {deleteWorkspaceRow, findDeletedWorkspace, markDeleted, removeLists, type Workspace} from './store.ts';
 
 /**
  * How many messages are deleted with the workspace, or how many recipients are still queued, which prevents deletion.

@@ -1,4 +1,6 @@
-import type {WorkspaceInput} from './rules.ts';
+import {count, type none, orNull, unlessDefault} from '../../cli/options.ts';
+import type {CliCommand} from '../../cli/program.ts';
+import {grouped} from '../../cli/terminal-text.ts';
 import {
 	defaultLimits,
 	type LimitName,
@@ -7,10 +9,8 @@ import {
 	maxPublicTopics,
 	readLimits,
 } from '../../mail/workspace-limits.ts';
+import type {WorkspaceInput} from './rules.ts';
 import type {Workspace} from './store.ts';
-import {count, type none, orNull, unlessDefault} from '../../cli/options.ts';
-import type {CliCommand} from '../../cli/program.ts';
-import {grouped} from '../../cli/terminal-text.ts';
 
 type Camel<Text extends string> = Text extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<Rest>}` : Text;
 type OptionName = `max${Capitalize<Camel<LimitName>>}`;

@@ -1,26 +1,4 @@
-import {
-	changeWorkspace,
-	checkDefaultTopic,
-	checkRetention,
-	createWorkspace,
-	isPausedByInstallation,
-	pauseByInstallation,
-	pauseByWorkspace,
-	resumeByInstallation,
-	resumeByWorkspace,
-	type WorkspaceInput,
-} from './rules.ts';
-import {canonicalLocale, formats} from '../formats.ts';
 import {size as sizeParser} from '../../config/parsers.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
-import {monthOf, parseDuration} from '../../kit/time.ts';
-import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
-import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
-import {notFound} from '../operation.ts';
-import {listTopics, type Topic} from '../topics/store.ts';
-import {readAccepted, readMonth} from '../../store/usage.ts';
-import {findWorkspace, findWorkspaces, type Workspace} from './store.ts';
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
 import {
 	act,
@@ -41,6 +19,28 @@ import {
 import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {labelProblem} from '../../kit/text.ts';
+import {monthOf, parseDuration} from '../../kit/time.ts';
+import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
+import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
+import {readAccepted, readMonth} from '../../store/usage.ts';
+import {canonicalLocale, formats} from '../formats.ts';
+import {notFound} from '../operation.ts';
+import {listTopics, type Topic} from '../topics/store.ts';
+import {
+	changeWorkspace,
+	checkDefaultTopic,
+	checkRetention,
+	createWorkspace,
+	isPausedByInstallation,
+	pauseByInstallation,
+	pauseByWorkspace,
+	resumeByInstallation,
+	resumeByWorkspace,
+	type WorkspaceInput,
+} from './rules.ts';
+import {findWorkspace, findWorkspaces, type Workspace} from './store.ts';
 
 const perPage = 50;
 const maxTopics = 1000;

@@ -1,3 +1,6 @@
+import {CliError} from '../../cli/fault.ts';
+import type {Session} from '../../cli/session.ts';
+import {shortTime} from '../../cli/terminal-text.ts';
 import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
 import {
 	findFindings,
@@ -9,9 +12,6 @@ import {
 	windowStarts,
 } from '../../outcome/reputation-findings.ts';
 import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
-import {CliError} from '../../cli/fault.ts';
-import type {Session} from '../../cli/session.ts';
-import {shortTime} from '../../cli/terminal-text.ts';
 
 /** A workspace's figures, and the limits of the settings, which are `null` if no workspace is judged. */
 type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};

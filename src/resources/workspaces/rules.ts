@@ -4,11 +4,11 @@ import {type Branding, readBranding, writeBranding} from '../../mail/branding.ts
 import type {ActTools} from '../../mail/operator.ts';
 import {withPasswords} from '../../mail/route.ts';
 import {changeLimits, type LimitName} from '../../mail/workspace-limits.ts';
-import {Refused} from '../operation.ts';
-import {recordAct} from '../audit/store.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {forgetFigures} from '../../store/reputation.ts';
 import type {Vault} from '../../store/sealed.ts';
+import {recordAct} from '../audit/store.ts';
+import {Refused} from '../operation.ts';
 import {lookUpTopic} from '../topics/store.ts';
 import {
 	findWorkspace,

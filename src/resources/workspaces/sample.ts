@@ -1,13 +1,13 @@
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import type {Knex} from 'knex';
-import {removeDomain, sampleDomain} from '../domains/domains.ts';
-import {removeSender} from '../domains/senders.ts';
 import {packageFile} from '../../kit/program-files.ts';
 import type {ActTools} from '../../mail/operator.ts';
+import {removeDomain, sampleDomain} from '../domains/domains.ts';
+import {removeSender} from '../domains/senders.ts';
 import {findDomain} from '../domains/store.ts';
-import {findTemplate} from '../templates/store.ts';
 import type {ReadyTemplate} from '../templates/layouts.ts';
+import {findTemplate} from '../templates/store.ts';
 import {removeTemplate} from '../templates/versions.ts';
 
 /** The sender and template that the first start creates, so that a first message can be sent. */

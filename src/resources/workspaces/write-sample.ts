@@ -1,6 +1,6 @@
 import {writeFileSync} from 'node:fs';
-import {sampleFile} from './sample.ts';
 import {readTemplates} from '../templates/template-folder.ts';
+import {sampleFile} from './sample.ts';
 
 const read = await readTemplates('config/sample-template');
 if (!read.ok) {

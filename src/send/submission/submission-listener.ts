@@ -1,6 +1,7 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerAddress, SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../../api/caller.ts';
+import type {Address} from '../../mail/address.ts';
 import type {MailShare} from '../../net/allowances.ts';
 import {noDisk, reply, sessionOver, storeFails} from '../../net/guarded-server.ts';
 import {
@@ -11,7 +12,6 @@ import {
 	type Session,
 	SmtpListener,
 } from '../../net/smtp-listener.ts';
-import type {Address} from '../../mail/address.ts';
 import {extensionsAt, readParameters} from './parameters.ts';
 import type {OfEnvelope, Refusal, Submission, Submitted} from './submit.ts';
 

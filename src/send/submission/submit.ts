@@ -1,14 +1,12 @@
 import {isAscii} from 'node:buffer';
 import type {Knex} from 'knex';
-import type {Accepted, Send} from '../draft.ts';
-import type {Accept} from '../send.ts';
 import type {Caller} from '../../api/caller.ts';
 import {inSlice} from '../../api/turns.ts';
 import {repairField} from '../../compose/repair-field.ts';
 import {sevenBitProblem} from '../../compose/seven-bit.ts';
-import {isLooping} from '../../net/smtp-listener.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import type {ApiErrorCode} from '../../mail/api-error.ts';
+import {decodeWords} from '../../mail/decode.ts';
 import {type Extras, extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../../mail/message.ts';
 import {
 	fieldValue,
@@ -24,8 +22,10 @@ import {
 	type SourceField,
 } from '../../mail/source.ts';
 import {suppresses} from '../../mail/suppression.ts';
-import {decodeWords} from '../../mail/decode.ts';
+import {isLooping} from '../../net/smtp-listener.ts';
 import {readAddressees} from '../../resources/topics/store.ts';
+import type {Accepted, Send} from '../draft.ts';
+import type {Accept} from '../send.ts';
 
 /** A reply to a client: a code, and a text that begins with the enhanced code. */
 type Reply = {readonly code: number; readonly text: string};

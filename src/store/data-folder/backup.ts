@@ -8,9 +8,6 @@ import {create, Parser, type ReadEntry} from 'tar';
 import {ConfigError} from '../../config/config-error.ts';
 import {syncFolder} from '../../config/secrets-file.ts';
 import type {Settings} from '../../config/settings.ts';
-import {isAlive} from './daemon-file.ts';
-import {commitRestore, finishRestore, stagingFolder} from './data-dir.ts';
-import {openData} from './open.ts';
 import {openRegular, RefusedFileError} from '../../kit/regular-file.ts';
 import {storeTime} from '../../kit/time.ts';
 import type {Acting} from '../../mail/operator.ts';
@@ -19,6 +16,9 @@ import {recipientClaims, releaseOthers} from '../held-claims.ts';
 import {holdAll} from '../queue/open-recipients.ts';
 import {type QueueSize, readQueueSize} from '../queue/queue-summary.ts';
 import type {Store} from '../store.ts';
+import {isAlive} from './daemon-file.ts';
+import {commitRestore, finishRestore, stagingFolder} from './data-dir.ts';
+import {openData} from './open.ts';
 
 export type BackupInput = {
 	/**

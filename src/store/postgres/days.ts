@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import {dayMs} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
-import {hasDays} from '../engine/dialect.ts';
-import {lagMs} from '../engine/rows.ts';
 import {dequeueDeliveries} from '../../resources/webhooks/queue-store.ts';
 import {deleteDeliveries} from '../../resources/webhooks/store.ts';
+import {hasDays} from '../engine/dialect.ts';
+import {lagMs} from '../engine/rows.ts';
 
 /*
  * On PostgreSQL, the tables of messages are partitioned by day (UTC) of the id that their rows belong to, so that a

@@ -5,10 +5,10 @@ import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime, type NewId} from '../../mail/ids.ts';
 import {levelOf, type Mode, type Role} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
+import {noTopic} from '../../resources/topics/store.ts';
 import {type Dialect, queryRows, textInTurn, wideRows} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
-import {noTopic} from '../../resources/topics/store.ts';
 import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 

@@ -3,10 +3,10 @@ import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
-import {joined} from '../../../src/kit/text.ts';
 import {PieceEmitter, TextEmitter} from '../../../src/compose/render/emitters.ts';
 import {liquidEngines, parseDirect, renderAll} from '../../../src/compose/render/liquid-engine.ts';
 import {toProblem} from '../../../src/compose/render/liquid-source.ts';
+import {joined} from '../../../src/kit/text.ts';
 
 const engines = liquidEngines();
 const own = liquidEngines();

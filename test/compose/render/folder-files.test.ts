@@ -2,9 +2,9 @@ import {mkdir, readFile, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
-import {priorities} from '../../../src/mail/message.ts';
 import type {VariantSource} from '../../../src/compose/render/compile.ts';
 import {folderFiles, readTemplateFolder} from '../../../src/compose/render/folder.ts';
+import {priorities} from '../../../src/mail/message.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';
 
 const text = fc.string({unit: 'grapheme', maxLength: 40}).map(one => one.replace(/^\ufeff+/, ''));

@@ -1,5 +1,5 @@
-import {writeExact} from '../../../src/kit/exact-json.ts';
 import type {RenderInput, RenderVariant} from '../../../src/compose/render/render.ts';
+import {writeExact} from '../../../src/kit/exact-json.ts';
 
 /** The input of a render with the parts that a test cares about. */
 export function input(data: Record<string, unknown> = {}, more: Partial<RenderInput> = {}): RenderInput {

@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {layoutUses, partialsIn} from '../../../src/mail/layout-uses.ts';
 import {compileInLayout, type Layout, layoutProblems, reachedFrom} from '../../../src/compose/render/layouts.ts';
 import {deepestPartials, maxPartials} from '../../../src/compose/render/limits.ts';
+import {layoutUses, partialsIn} from '../../../src/mail/layout-uses.ts';
 
 const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
 const partial = (name: string, text: string): Layout => ({kind: 'partial', name, files: {[`${name}.liquid`]: text}});

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {joined} from '../../../src/kit/text.ts';
 import {PieceEmitter} from '../../../src/compose/render/emitters.ts';
 import {liquidEngines} from '../../../src/compose/render/liquid-engine.ts';
 import {createRenderer} from '../../../src/compose/render/render.ts';
 import {textFromHtml, textPieces, textTemplate, tidyPieces, tidyText} from '../../../src/compose/render/text-part.ts';
+import {joined} from '../../../src/kit/text.ts';
 import {anyChar} from '../../helpers/any-char.ts';
 import {input, variant} from './inputs.ts';
 

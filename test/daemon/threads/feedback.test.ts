@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import type {MakeJob} from '../../../src/queue/renderers.ts';
 import {toCfblAddress, toFeedbackId} from '../../../src/daemon/threads/make.ts';
+import type {MakeJob} from '../../../src/queue/renderers.ts';
 
 const recipient = {
 	template_id: 'tpl_01jxa',

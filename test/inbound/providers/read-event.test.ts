@@ -1,11 +1,11 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {optionalEvents, type ProviderName, providerNames} from '../../../src/mail/provider.ts';
-import type {Report} from '../../../src/mail/report.ts';
 import type {Fields} from '../../../src/inbound/providers/provider.ts';
 import {guessProvider, providers} from '../../../src/inbound/providers/providers.ts';
 import {eventBytes, readEvent, type StoredEvent} from '../../../src/inbound/providers/read-event.ts';
+import {optionalEvents, type ProviderName, providerNames} from '../../../src/mail/provider.ts';
+import type {Report} from '../../../src/mail/report.ts';
 import {classify} from '../../helpers/classify.ts';
 
 type Example = {readonly what: string; readonly event: Fields};

@@ -1,13 +1,13 @@
 import {gzipSync} from 'node:zlib';
 import test from 'ava';
 import fc from 'fast-check';
-import type {DmarcReport, TlsReport} from '../../../src/mail/aggregate.ts';
 import {mailOfReport} from '../../../src/inbound/reports/aggregate-report.ts';
 import {readDmarcReport} from '../../../src/inbound/reports/dmarc-report.ts';
 import {readReport} from '../../../src/inbound/reports/read-report.ts';
 import {readTlsReport} from '../../../src/inbound/reports/tls-report.ts';
 import {unpack} from '../../../src/inbound/reports/unpack.ts';
 import {readXml, XmlProblem} from '../../../src/inbound/reports/xml.ts';
+import type {DmarcReport, TlsReport} from '../../../src/mail/aggregate.ts';
 import {dmarcMail, type Facts, mailWith, pack, reporters, tlsFacts, zipOf} from '../../helpers/aggregate-mails.ts';
 import {classify} from '../../helpers/classify.ts';
 

@@ -1,7 +1,7 @@
 import test from 'ava';
-import type {DnsAnswer} from '../../../src/net/dns.ts';
 import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
 import {judgeMessage, missingAnswers} from '../../../src/inbound/reports/verdicts.ts';
+import type {DnsAnswer} from '../../../src/net/dns.ts';
 
 // DMARC (RFC 7489), judged from given results of SPF and DKIM.
 

@@ -1,12 +1,12 @@
 import {createPrivateKey, generateKeyPairSync, hash, sign} from 'node:crypto';
 import test from 'ava';
 import {dkimRecordValue} from '../../../src/compose/dkim.ts';
-import {systemClocks} from '../../../src/kit/work-limit.ts';
-import {relaxedHeader} from '../../../src/mail/dkim-canonical.ts';
-import type {Verdict} from '../../../src/mail/received.ts';
 import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
 import {findSigners} from '../../../src/inbound/reports/read-inbound.ts';
 import {letterLimits, verifySignatures} from '../../../src/inbound/reports/signatures.ts';
+import {systemClocks} from '../../../src/kit/work-limit.ts';
+import {relaxedHeader} from '../../../src/mail/dkim-canonical.ts';
+import type {Verdict} from '../../../src/mail/received.ts';
 import {rfc8463} from '../../compose/rfc8463.ts';
 
 // Signatures that are cryptographically valid but break a rule.

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {decodeWords} from '../../../src/mail/decode.ts';
 import {readLetter} from '../../../src/inbound/reports/letter.ts';
+import {decodeWords} from '../../../src/mail/decode.ts';
 
 const letterOf = (lines: readonly string[], charset: BufferEncoding = 'latin1') =>
 	readLetter(Buffer.from(lines.join('\r\n'), charset), []);

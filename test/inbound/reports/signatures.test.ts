@@ -1,12 +1,12 @@
 import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {dkimRecordValue, generateSigningKeys} from '../../../src/compose/dkim.ts';
-import {systemClocks} from '../../../src/kit/work-limit.ts';
-import type {DnsAnswer} from '../../../src/net/dns.ts';
 import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
 import {readHeader} from '../../../src/inbound/reports/raw-header.ts';
 import {findSigners} from '../../../src/inbound/reports/read-inbound.ts';
 import {keyNames, letterLimits, reportLimits, verifySignatures} from '../../../src/inbound/reports/signatures.ts';
+import {systemClocks} from '../../../src/kit/work-limit.ts';
+import type {DnsAnswer} from '../../../src/net/dns.ts';
 
 const {rsa} = await generateSigningKeys();
 const record = dkimRecordValue(rsa);

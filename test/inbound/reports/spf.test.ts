@@ -1,7 +1,7 @@
 import test from 'ava';
-import type {DnsAnswer, MxRecord, Question} from '../../../src/net/dns.ts';
 import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
 import {checkSpf, type SpfClient, type SpfResult} from '../../../src/inbound/reports/spf.ts';
+import type {DnsAnswer, MxRecord, Question} from '../../../src/net/dns.ts';
 
 type Zone = Readonly<Record<string, DnsAnswer<string | MxRecord>>>;
 

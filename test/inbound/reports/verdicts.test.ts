@@ -2,13 +2,13 @@ import {generateKeyPairSync} from 'node:crypto';
 import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {askDns} from '../../../src/inbound/dns-answers.ts';
+import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
+import {readInbound} from '../../../src/inbound/reports/read-inbound.ts';
+import {missingAnswers} from '../../../src/inbound/reports/verdicts.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
 import {systemClocks} from '../../../src/kit/work-limit.ts';
 import type {Envelope, Reading, StoredInbound} from '../../../src/mail/report.ts';
 import type {DnsAnswer, Resolver} from '../../../src/net/dns.ts';
-import {KnownAnswers} from '../../../src/inbound/reports/known-answers.ts';
-import {readInbound} from '../../../src/inbound/reports/read-inbound.ts';
-import {missingAnswers} from '../../../src/inbound/reports/verdicts.ts';
 import {classify} from '../../helpers/classify.ts';
 import {waitFor} from '../../helpers/wait.ts';
 

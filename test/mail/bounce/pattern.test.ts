@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {plainText} from '../../../src/mail/classify-reply.ts';
 import {parsePattern} from '../../../src/mail/bounce-rule-table.ts';
+import {plainText} from '../../../src/mail/classify-reply.ts';
 
 function holds(written: string, text: string): boolean {
 	const read = parsePattern(written);

@@ -1,9 +1,9 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {createClassify, plainText} from '../../../src/mail/classify-reply.ts';
-import {parseRuleTable, withOwnRules} from '../../../src/mail/bounce-rule-table.ts';
 import type {BounceRule, Evidence} from '../../../src/mail/bounce.ts';
+import {parseRuleTable, withOwnRules} from '../../../src/mail/bounce-rule-table.ts';
+import {createClassify, plainText} from '../../../src/mail/classify-reply.ts';
 import {phases} from '../../../src/mail/outcome.ts';
 import {bounceRules, classify} from '../../helpers/classify.ts';
 import {cpuCost} from '../../helpers/cpu-cost.ts';

@@ -1,12 +1,12 @@
 import test from 'ava';
-import {pauseByInstallation, resumeByInstallation} from '../../../src/resources/workspaces/rules.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import {defaultReputationLimits as limits, type ReputationLimits} from '../../../src/mail/reputation.ts';
 import {type Judged, judge as judgeAs, startGuard} from '../../../src/outcome/reputation-guard.ts';
+import {pauseByInstallation, resumeByInstallation} from '../../../src/resources/workspaces/rules.ts';
+import {findWorkspace, type Workspace} from '../../../src/resources/workspaces/store.ts';
 import {readGeneration} from '../../../src/store/changes.ts';
 import {countHours} from '../../../src/store/reputation.ts';
 import type {Store} from '../../../src/store/store.ts';
-import {findWorkspace, type Workspace} from '../../../src/resources/workspaces/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
 import {testOperator, testTools} from '../../helpers/tools.ts';

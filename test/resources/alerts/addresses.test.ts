@@ -1,5 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
+import {agreeToAlerts} from '../../../src/outcome/alert-consent.ts';
 import {
 	addAlert,
 	addVouchedAlert,
@@ -9,13 +10,12 @@ import {
 	testAlert,
 	verifyAlert,
 } from '../../../src/resources/alerts/rules.ts';
-import {performIn, Refused} from '../../../src/resources/operation.ts';
-import {agreeToAlerts} from '../../../src/outcome/alert-consent.ts';
 import {listAudit} from '../../../src/resources/audit/store.ts';
-import {migrate} from '../../../src/store/engine/migrate.ts';
-import type {Store} from '../../../src/store/store.ts';
+import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {insertSuppressions} from '../../../src/resources/suppressions/store.ts';
 import {addUser} from '../../../src/resources/users/users.ts';
+import {migrate} from '../../../src/store/engine/migrate.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

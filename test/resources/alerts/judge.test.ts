@@ -1,6 +1,6 @@
 import test from 'ava';
-import {judge} from '../../../src/resources/alerts/judge.ts';
 import type {AlertKind, Condition} from '../../../src/mail/alert.ts';
+import {judge} from '../../../src/resources/alerts/judge.ts';
 import type {KnownCondition} from '../../../src/resources/alerts/store.ts';
 
 const start = Date.parse('2026-06-09T10:00:00.000Z');

@@ -1,14 +1,14 @@
 import {createHmac} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
-import {sendAlert} from '../../../src/resources/alerts/send.ts';
 import {loadSettings} from '../../../src/config/settings.ts';
+import {createPosting} from '../../../src/daemon/threads/posting.ts';
 import {postingOf, toGuard} from '../../../src/daemon/webhook-posting.ts';
-import {createResolver} from '../../../src/net/resolver.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
 import type {AlertMessage, AlertWay, Condition} from '../../../src/mail/alert.ts';
+import {createResolver} from '../../../src/net/resolver.ts';
 import {checkTarget} from '../../../src/resources/alerts/rules.ts';
+import {sendAlert} from '../../../src/resources/alerts/send.ts';
 import type {Alert} from '../../../src/resources/alerts/store.ts';
-import {createPosting} from '../../../src/daemon/threads/posting.ts';
 import {AddressGuard} from '../../../src/resources/webhooks/address-guard.ts';
 import {makeCertificate} from '../../helpers/certificate.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';

@@ -1,12 +1,18 @@
 import test, {type ExecutionContext} from 'ava';
 import pino from 'pino';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
-import {AlertWatch} from '../../../src/resources/alerts/watch.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import type {AlertEvent, AlertMessage, Condition} from '../../../src/mail/alert.ts';
 import {addAlert, muteAlert} from '../../../src/resources/alerts/rules.ts';
+import {
+	type Alert,
+	beginAttempt,
+	listAlerts,
+	listDueMessages,
+	queueMessage,
+} from '../../../src/resources/alerts/store.ts';
+import {AlertWatch} from '../../../src/resources/alerts/watch.ts';
 import {type InputOf, performIn, Refused} from '../../../src/resources/operation.ts';
-import {type Alert, beginAttempt, listAlerts, listDueMessages, queueMessage} from '../../../src/resources/alerts/store.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

@@ -1,13 +1,13 @@
 import test from 'ava';
 import type {Knex} from 'knex';
+import {storeTime} from '../../../src/kit/time.ts';
+import {apiKeyHash} from '../../../src/mail/api-key.ts';
 import {type ChangeResult, differences, perform} from '../../../src/resources/apply/apply.ts';
 import type {DeclaredWorkspace} from '../../../src/resources/apply/document.ts';
 import {declared, readState} from '../../../src/resources/apply/state.ts';
-import {storeTime} from '../../../src/kit/time.ts';
-import {apiKeyHash} from '../../../src/mail/api-key.ts';
 import {listAudit} from '../../../src/resources/audit/store.ts';
-import type {Store} from '../../../src/store/store.ts';
 import {findWorkspaceByName} from '../../../src/resources/workspaces/store.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
 

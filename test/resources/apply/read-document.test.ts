@@ -1,8 +1,8 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {readDocument} from '../../../src/resources/apply/read-document.ts';
 import {scopes} from '../../../src/mail/api-key.ts';
+import {readDocument} from '../../../src/resources/apply/read-document.ts';
 import {anyChar} from '../../helpers/any-char.ts';
 
 function faultsOf(text: string): readonly string[] {

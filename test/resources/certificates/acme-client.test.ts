@@ -10,8 +10,8 @@ import {Agent} from 'undici';
 import {AcmeClient, parseWindow} from '../../../src/resources/certificates/acme-client.ts';
 import {AcmeError, parseWait} from '../../../src/resources/certificates/acme-connection.ts';
 import {challengesFor, renewAt, stateOf, waitAfter} from '../../../src/resources/certificates/renewal.ts';
-import {challengeCertificate, newKey, readChain} from '../../../src/resources/certificates/x509.ts';
 import type {Certificate, ChallengeType} from '../../../src/resources/certificates/store.ts';
+import {challengeCertificate, newKey, readChain} from '../../../src/resources/certificates/x509.ts';
 import {type ScriptedFault, type Step, startAcmeServer} from '../../helpers/acme-server.ts';
 import {makeCertificate} from '../../helpers/certificate.ts';
 

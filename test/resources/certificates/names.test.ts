@@ -1,6 +1,6 @@
 import test from 'ava';
-import {findWishes, newNames} from '../../../src/resources/certificates/names.ts';
 import type {DnsAnswer} from '../../../src/net/dns.ts';
+import {findWishes, newNames} from '../../../src/resources/certificates/names.ts';
 
 type Zone = Readonly<Record<string, readonly string[] | 'failed'>>;
 

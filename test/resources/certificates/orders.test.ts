@@ -8,9 +8,9 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import {setTimeout} from 'node:timers/promises';
 import test, {type ExecutionContext} from 'ava';
-import {notAsked, overBudget, renewAt, stateOf} from '../../../src/resources/certificates/renewal.ts';
 import {Certificates} from '../../../src/daemon/certificates.ts';
 import {storeTime} from '../../../src/kit/time.ts';
+import {notAsked, overBudget, renewAt, stateOf} from '../../../src/resources/certificates/renewal.ts';
 import {
 	type FullCertificate,
 	findCertificate,

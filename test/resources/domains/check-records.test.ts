@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
+import type {Resolver} from '../../../src/net/dns.ts';
 import {checkDomainRecords} from '../../../src/resources/domains/check-records.ts';
 import type {DomainRecord} from '../../../src/resources/domains/domain-records.ts';
-import type {Resolver} from '../../../src/net/dns.ts';
 import type {Zone} from '../../helpers/fake-dns.ts';
 import {resolverOf} from '../../helpers/resolvers.ts';
 

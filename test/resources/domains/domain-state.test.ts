@@ -1,7 +1,7 @@
 import test from 'ava';
-import {nextCheck, nextStatus, type Sight} from '../../../src/resources/domains/verify-domain.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import type {DueDomain} from '../../../src/resources/domains/store.ts';
+import {nextCheck, nextStatus, type Sight} from '../../../src/resources/domains/verify-domain.ts';
 
 const start = Date.parse('2026-06-09T10:00:00.000Z');
 const minute = 60_000;

@@ -1,6 +1,5 @@
 import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
 import {domainRecords, sendingNames} from '../../../src/resources/domains/domain-records.ts';
 import {addDomain} from '../../../src/resources/domains/domains.ts';
@@ -14,6 +13,7 @@ import {
 	listSenders,
 	pageDomainSenders,
 } from '../../../src/resources/domains/store.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {address} from '../../helpers/parsed-address.ts';

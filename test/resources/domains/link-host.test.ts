@@ -1,12 +1,12 @@
 import test from 'ava';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
 import {addDomain} from '../../../src/resources/domains/domains.ts';
 import {changeLinkHost, linkHostProblem} from '../../../src/resources/domains/link-host.ts';
 import type {SigningKeys} from '../../../src/resources/domains/signing-keys.ts';
-import {Refused} from '../../../src/resources/operation.ts';
-import {readGeneration} from '../../../src/store/changes.ts';
 import {type Domain, findDomainById, findDomainSigning, findLinkHost} from '../../../src/resources/domains/store.ts';
+import {Refused} from '../../../src/resources/operation.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
+import {readGeneration} from '../../../src/store/changes.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {compileSpf} from '../../../src/resources/domains/spf.ts';
 import type {Resolver} from '../../../src/net/dns.ts';
+import {compileSpf} from '../../../src/resources/domains/spf.ts';
 import type {Zone} from '../../helpers/fake-dns.ts';
 import {resolverOf} from '../../helpers/resolvers.ts';
 

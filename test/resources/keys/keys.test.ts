@@ -1,9 +1,9 @@
 import test from 'ava';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {apiKeyHash, apiKeyMode} from '../../../src/mail/api-key.ts';
 import {createKey, revokeKey, rotateKey} from '../../../src/resources/keys/rules.ts';
-import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {deleteApiKey, findApiKey, listApiKeys} from '../../../src/resources/keys/store.ts';
+import {performIn, Refused} from '../../../src/resources/operation.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
-import {resumeDestination, suspendDestination} from '../../../src/resources/messages/queue.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
 import {storeTime} from '../../../src/kit/time.ts';
+import {resumeDestination, suspendDestination} from '../../../src/resources/messages/queue.ts';
 import {readGeneration} from '../../../src/store/changes.ts';
 import {listSiteSuspensions, listSuspensions} from '../../../src/store/queue/open-recipients.ts';
 import {sqliteTest} from '../../helpers/databases.ts';

@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
-import {type WaitsFor, type WhyContext, whyWaiting} from '../../../src/resources/messages/why.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import {type WaitCode, waitParameters} from '../../../src/mail/wait-reason.ts';
+import {type WaitsFor, type WhyContext, whyWaiting} from '../../../src/resources/messages/why.ts';
 import {readRecipientFacts} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';

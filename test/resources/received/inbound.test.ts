@@ -1,13 +1,13 @@
 import test from 'ava';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
-import {addDomain, removeDomain} from '../../../src/resources/domains/domains.ts';
 import {toReceived} from '../../../src/inbound/received.ts';
-import {addInbound} from '../../../src/resources/received/rules.ts';
-import {performIn, Refused} from '../../../src/resources/operation.ts';
+import {addDomain, removeDomain} from '../../../src/resources/domains/domains.ts';
 import {findOwnDomain} from '../../../src/resources/domains/reports-store.ts';
 import type {Domain} from '../../../src/resources/domains/store.ts';
+import {performIn, Refused} from '../../../src/resources/operation.ts';
+import {addInbound} from '../../../src/resources/received/rules.ts';
 import {findInboxes, listInboundAddresses} from '../../../src/resources/received/store.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

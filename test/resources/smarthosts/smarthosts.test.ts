@@ -1,9 +1,9 @@
 import test from 'ava';
-import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {apiKeyHash} from '../../../src/mail/api-key.ts';
 import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {addSmarthost, removeSmarthost, rotateSmarthost} from '../../../src/resources/smarthosts/rules.ts';
 import {findSmarthost, findSmarthostByToken, readProviders} from '../../../src/resources/smarthosts/store.ts';
+import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
 

@@ -2,10 +2,15 @@ import {Readable} from 'node:stream';
 import test from 'ava';
 import fc from 'fast-check';
 import {CsvReader, csvLine} from '../../../src/kit/csv.ts';
-import {type Listed, readListed, SuppressionImport} from '../../../src/resources/suppressions/suppression-file.ts';
-import {badColumns, exportedColumns, plainCells, readLayout} from '../../../src/resources/suppressions/suppression-layout.ts';
 import {parseAddress} from '../../../src/mail/address.ts';
 import {type SuppressionReason, suppressionReasons} from '../../../src/mail/suppression.ts';
+import {type Listed, readListed, SuppressionImport} from '../../../src/resources/suppressions/suppression-file.ts';
+import {
+	badColumns,
+	exportedColumns,
+	plainCells,
+	readLayout,
+} from '../../../src/resources/suppressions/suppression-layout.ts';
 import {testTools} from '../../helpers/tools.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 15, 30);

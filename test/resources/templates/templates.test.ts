@@ -1,5 +1,15 @@
 import test from 'ava';
 import {
+	findTemplate,
+	findVersion,
+	insertVersion,
+	listTemplates,
+	listVariants,
+	listVersions,
+	lookUpTemplate,
+	type TemplateVariant,
+} from '../../../src/resources/templates/store.ts';
+import {
 	addVersion,
 	createTemplate,
 	findConflict,
@@ -11,16 +21,6 @@ import {
 } from '../../../src/resources/templates/versions.ts';
 import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
-import {
-	findTemplate,
-	findVersion,
-	insertVersion,
-	listTemplates,
-	listVariants,
-	listVersions,
-	lookUpTemplate,
-	type TemplateVariant,
-} from '../../../src/resources/templates/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools} from '../../helpers/tools.ts';
 

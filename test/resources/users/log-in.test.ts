@@ -2,12 +2,12 @@ import {randomBytes, scryptSync} from 'node:crypto';
 import test from 'ava';
 import fc from 'fast-check';
 import type {ActTools} from '../../../src/mail/operator.ts';
-import type {Store} from '../../../src/store/store.ts';
-import {findUser, type User, updateUser} from '../../../src/resources/users/store.ts';
 import {FailedLogIns} from '../../../src/resources/users/failed-log-ins.ts';
 import {createLogIn, removeTotp, setPassword, setTotp} from '../../../src/resources/users/log-in.ts';
+import {findUser, type User, updateUser} from '../../../src/resources/users/store.ts';
 import {createTotpSecret, totpCode, totpStep} from '../../../src/resources/users/totp.ts';
 import {addUser} from '../../../src/resources/users/users.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
 

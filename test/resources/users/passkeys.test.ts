@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
-import type {Store} from '../../../src/store/store.ts';
-import {listPasskeys, type User} from '../../../src/resources/users/store.ts';
 import {FailedLogIns} from '../../../src/resources/users/failed-log-ins.ts';
 import {Passkeys, removePasskey} from '../../../src/resources/users/passkeys.ts';
+import {listPasskeys, type User} from '../../../src/resources/users/store.ts';
 import {addUser} from '../../../src/resources/users/users.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {createAuthenticator} from '../../helpers/authenticator.ts';
 import {sqliteTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';

@@ -1,13 +1,21 @@
 import test from 'ava';
-import {deleteWorkspace} from '../../../src/resources/workspaces/delete-workspace.ts';
 import {userTask} from '../../../src/daemon/sweep.ts';
 import type {Role} from '../../../src/mail/operator.ts';
-import type {Store} from '../../../src/store/store.ts';
-import {findUserByEmail, listUsers} from '../../../src/resources/users/store.ts';
-import {findWorkspace} from '../../../src/resources/workspaces/store.ts';
 import {setPassword} from '../../../src/resources/users/log-in.ts';
 import {Sessions} from '../../../src/resources/users/sessions.ts';
-import {addUser, changeUser, emailKey, linkFor, removeUser, toOperator, useLink} from '../../../src/resources/users/users.ts';
+import {findUserByEmail, listUsers} from '../../../src/resources/users/store.ts';
+import {
+	addUser,
+	changeUser,
+	emailKey,
+	linkFor,
+	removeUser,
+	toOperator,
+	useLink,
+} from '../../../src/resources/users/users.ts';
+import {deleteWorkspace} from '../../../src/resources/workspaces/delete-workspace.ts';
+import {findWorkspace} from '../../../src/resources/workspaces/store.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {newStore, sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
 import {testTools} from '../../helpers/tools.ts';

@@ -1,6 +1,13 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createTotpSecret, isTotpSecret, stepOfCode, totpCode, totpStep, totpUri} from '../../../src/resources/users/totp.ts';
+import {
+	createTotpSecret,
+	isTotpSecret,
+	stepOfCode,
+	totpCode,
+	totpStep,
+	totpUri,
+} from '../../../src/resources/users/totp.ts';
 
 const secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'; // 12345678901234567890
 

@@ -1,10 +1,10 @@
 import test from 'ava';
-import {removeEndpoint, setEndpointActive} from '../../../src/resources/webhooks/rules.ts';
 import {storeTime} from '../../../src/kit/time.ts';
+import {deliveryClaims} from '../../../src/resources/webhooks/queue-store.ts';
+import {removeEndpoint, setEndpointActive} from '../../../src/resources/webhooks/rules.ts';
+import {replayDelivery} from '../../../src/resources/webhooks/store.ts';
 import {releaseOthers} from '../../../src/store/held-claims.ts';
 import {purgeEndpoints} from '../../../src/store/retention.ts';
-import {deliveryClaims} from '../../../src/resources/webhooks/queue-store.ts';
-import {replayDelivery} from '../../../src/resources/webhooks/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {losingAnswer} from '../../helpers/losing-answer.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';

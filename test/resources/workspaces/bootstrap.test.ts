@@ -1,10 +1,10 @@
 import test from 'ava';
-import {type Bootstrapped, bootstrap, commandName, welcome} from '../../../src/resources/workspaces/bootstrap.ts';
 import {apiKeyHash} from '../../../src/mail/api-key.ts';
+import {tokenHash} from '../../../src/resources/users/users.ts';
+import {type Bootstrapped, bootstrap, commandName, welcome} from '../../../src/resources/workspaces/bootstrap.ts';
 import {migrate} from '../../../src/store/engine/migrate.ts';
 import {endFirstStart} from '../../../src/store/first-starts.ts';
 import {openStore, type Store} from '../../../src/store/store.ts';
-import {tokenHash} from '../../../src/resources/users/users.ts';
 import {engines, newLocation, sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
 

@@ -1,10 +1,13 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
-import {createRemoval, deleteWorkspace, type RemovalOptions} from '../../../src/resources/workspaces/delete-workspace.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
 import {listAudit} from '../../../src/resources/audit/store.ts';
 import {listVerifiedDomains} from '../../../src/resources/domains/store.ts';
-import type {Store} from '../../../src/store/store.ts';
+import {
+	createRemoval,
+	deleteWorkspace,
+	type RemovalOptions,
+} from '../../../src/resources/workspaces/delete-workspace.ts';
 import {
 	findIds,
 	findWorkspace,
@@ -12,6 +15,7 @@ import {
 	listWorkspaces,
 	type Workspace,
 } from '../../../src/resources/workspaces/store.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {codeOf, startApi} from '../../helpers/api.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {insertMessages, newId} from '../../helpers/messages.ts';

@@ -5,8 +5,8 @@ import {
 	pauseByInstallation,
 	resumeByInstallation,
 } from '../../../src/resources/workspaces/rules.ts';
-import {readGeneration} from '../../../src/store/changes.ts';
 import {findWorkspaceByName, listWorkspaces} from '../../../src/resources/workspaces/store.ts';
+import {readGeneration} from '../../../src/store/changes.ts';
 import {sqliteTest} from '../../helpers/databases.ts';
 import {testTools} from '../../helpers/tools.ts';
 

@@ -4,9 +4,15 @@ import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {create} from 'tar';
-import {makeBackup, manifestText, parseManifest, readArchive, readManifest} from '../../../src/store/data-folder/backup.ts';
 import {ConfigError} from '../../../src/config/config-error.ts';
 import {RefusedFileError} from '../../../src/kit/regular-file.ts';
+import {
+	makeBackup,
+	manifestText,
+	parseManifest,
+	readArchive,
+	readManifest,
+} from '../../../src/store/data-folder/backup.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';
 
 const secrets = '{"version":1}';

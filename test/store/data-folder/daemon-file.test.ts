@@ -5,7 +5,12 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
-import {liveDaemon, readDaemonFile, removeDaemonFile, writeDaemonFile} from '../../../src/store/data-folder/daemon-file.ts';
+import {
+	liveDaemon,
+	readDaemonFile,
+	removeDaemonFile,
+	writeDaemonFile,
+} from '../../../src/store/data-folder/daemon-file.ts';
 
 const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
 const content = {

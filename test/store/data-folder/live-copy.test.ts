@@ -2,6 +2,7 @@ import {existsSync, readdirSync, utimesSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import {watchLiveCopies} from '../../../src/daemon/live-copies.ts';
+import {systemClock} from '../../../src/kit/clock.ts';
 import {
 	copiedBytes,
 	isWanted,
@@ -12,7 +13,6 @@ import {
 	requestTimeoutMs,
 	takeRequest,
 } from '../../../src/store/data-folder/live-copy.ts';
-import {systemClock} from '../../../src/kit/clock.ts';
 import {openStore} from '../../../src/store/store.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';
 import {waitFor} from '../../helpers/wait.ts';

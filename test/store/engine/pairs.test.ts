@@ -1,7 +1,7 @@
 import test from 'ava';
-import {pairKey, selectPairs} from '../../../src/store/engine/rows.ts';
 import {findSuppressed} from '../../../src/resources/suppressions/store.ts';
 import {findOptedOut} from '../../../src/resources/topics/store.ts';
+import {pairKey, selectPairs} from '../../../src/store/engine/rows.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {addWorkspace, newId} from '../../helpers/workspace.ts';
 

@@ -1,5 +1,5 @@
-import {findAddresses, strangersIn} from '../addresses-in-text.ts';
 import {decodeWords, stripHtml} from '../../../mail/decode.ts';
+import {findAddresses, strangersIn} from '../addresses-in-text.ts';
 import {type Field, findField, type Mail, type Part, readFields, withLineFeeds} from '../mime.ts';
 
 /** A message as the bounce readers see it. */

@@ -1,8 +1,8 @@
-import type {Evidence} from '../../../../src/mail/bounce.ts';
-import type {Report} from '../../../../src/mail/report.ts';
 import {readMail} from '../../../../src/inbound/reports/mime.ts';
 import {readText} from '../../../../src/inbound/reports/read-report.ts';
 import {readBounceText} from '../../../../src/inbound/reports/text/bounce-text.ts';
+import type {Evidence} from '../../../../src/mail/bounce.ts';
+import type {Report} from '../../../../src/mail/report.ts';
 
 /** Header fields of a bounce, beside those that every one has. */
 export type Header = Readonly<Record<string, string>>;

@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {findAddresses} from '../../../../src/inbound/reports/addresses-in-text.ts';
-import {stripHtml} from '../../../../src/mail/decode.ts';
 import {splitReturned} from '../../../../src/inbound/reports/text/bounce-text.ts';
+import {stripHtml} from '../../../../src/mail/decode.ts';
 import {cpuCost} from '../../../helpers/cpu-cost.ts';
 import {read} from '../../../helpers/report-mails.ts';
 import {mailOf, readBounce} from './bounces.ts';

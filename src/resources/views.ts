@@ -1,22 +1,22 @@
-import {isBuiltIn, variantSource} from '../resources/templates/versions.ts';
-import type {CheckedRecord} from '../resources/domains/check-records.ts';
-import {type DomainRecord, returnPathHost} from '../resources/domains/domain-records.ts';
 import {present} from '../kit/collections.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
 import type {Extras} from '../mail/message.ts';
-import type {ShownAlert} from '../resources/alerts/rules.ts';
-import type {Domain, Sender} from '../resources/domains/store.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import type {InboundAddress} from '../resources/received/store.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
-import type {Smarthost} from '../resources/smarthosts/store.ts';
-import type {Suppression} from '../resources/suppressions/store.ts';
-import type {ListedVersion, Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../resources/templates/store.ts';
 import type {StoredEvent} from '../store/timeline.ts';
-import type {Contact, Topic} from '../resources/topics/store.ts';
-import type {Endpoint, StoredDelivery} from '../resources/webhooks/store.ts';
+import type {ShownAlert} from './alerts/rules.ts';
+import type {CheckedRecord} from './domains/check-records.ts';
+import {type DomainRecord, returnPathHost} from './domains/domain-records.ts';
+import type {Domain, Sender} from './domains/store.ts';
+import type {InboundAddress} from './received/store.ts';
+import type {Smarthost} from './smarthosts/store.ts';
+import type {Suppression} from './suppressions/store.ts';
+import type {ListedVersion, Template, TemplateSettings, TemplateVariant, TemplateVersion} from './templates/store.ts';
+import {isBuiltIn, variantSource} from './templates/versions.ts';
+import type {Contact, Topic} from './topics/store.ts';
+import type {Endpoint, StoredDelivery} from './webhooks/store.ts';
 
 // The JSON form of each resource, for the API and for `--json` on the command line. `time` formats its times.
 
