@@ -58,8 +58,8 @@ const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XF
 /**
  * The SMTP listener for incoming mail. It accepts messages for signed addresses and those of workspaces and the
  * operator, and replies 250 once they are on stable storage. Like the mailbox readers of this folder, it hands them to
- * `takeIn`, and `ReadingLoop` reads them later in a thread. It relies on the store and on `report`. It never relays or
- * sends mail, and never parses it (R3.5 to R3.8).
+ * `acceptInbound`, and `ReadingLoop` reads them later in a thread. It relies on the store and on the readers in
+ * `reports`. It never relays or sends mail, and never parses it (R3.5 to R3.8).
  */
 export class InboundListener extends SmtpListener<State> {
 	declare protected readonly options: InboundListenerOptions;

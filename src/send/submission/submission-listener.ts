@@ -70,8 +70,8 @@ const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 /**
  * The submission listener (RFC 6409), for programs that send over SMTP instead of the API. A client authenticates with
  * an API key and gets a 250 once its message is on stable storage. The folder relies on the API's keys, on the checks
- * of `accept`, and on the SMTP sessions of `inbound`. It never accepts a message without a key, and never delivers one:
- * that is up to the queue.
+ * of `send`, and on the SMTP sessions of `net`. It never accepts a message without a key, and never delivers one: that
+ * is up to the queue.
  */
 export class SubmissionListener extends SmtpListener<State> {
 	declare protected readonly options: SubmissionListenerOptions;
