@@ -8,19 +8,19 @@ import test from 'ava';
 type Sizes = Readonly<Record<string, number>>;
 
 const folders: Sizes = {
-	api: 3_582,
+	api: 3_398,
 	cli: 4_074,
 	client: 416,
 	compose: 5_380,
 	config: 2_771,
-	daemon: 8_152,
-	dashboard: 3_627,
+	daemon: 8_153,
+	dashboard: 3_629,
 	deliver: 4_466,
 	doctor: 1_668,
-	hosted: 1_869,
+	hosted: 1_870,
 	inbound: 9_256,
-	kit: 2_252,
-	mail: 4_118,
+	kit: 2_381,
+	mail: 4_167,
 	net: 2_439,
 	outcome: 3_574,
 	queue: 5_063,
@@ -32,7 +32,7 @@ const folders: Sizes = {
 	'resources/contacts': 585,
 	'resources/domains': 5_204,
 	'resources/keys': 548,
-	'resources/messages': 5_601,
+	'resources/messages': 5_608,
 	'resources/received': 2_808,
 	'resources/smarthosts': 954,
 	'resources/suppressions': 1_857,
@@ -46,14 +46,14 @@ const folders: Sizes = {
 };
 
 const whole: Sizes = {
-	'lines of src': 111_940,
-	'files of src': 591,
+	'lines of src': 111_945,
+	'files of src': 592,
 	'functions over 60 lines': 62,
 	'functions over 100 lines': 12,
 	'lines over 120 columns': 563,
 	'lines over 160 columns': 200,
 	'private exports': 176,
-	'lines of tests': 109_305,
+	'lines of tests': 109_307,
 	'lines of docs': 7_995,
 };
 

@@ -1,5 +1,6 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
+import {apiError} from '../mail/api-error.ts';
 import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Feed} from '../outcome/feed.ts';
@@ -15,7 +16,6 @@ import type {Accept} from '../send/send.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Auth} from './auth.ts';
-import {apiError} from './errors.ts';
 import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 import type {WorkLimits} from './work-limits.ts';

@@ -1,6 +1,7 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
 import type {ApiErrorCode} from '../mail/api-error.ts';
+import {apiError} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
@@ -12,7 +13,6 @@ import type {ApiParts, Route} from './api-parts.ts';
 import {actAs, requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
-import {apiError} from './errors.ts';
 import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage, toScan} from './paging.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';

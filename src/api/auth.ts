@@ -2,13 +2,13 @@ import {isIP} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
+import {apiError, retryAfter} from '../mail/api-error.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import {toLimits} from '../mail/attachment-limits.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../resources/keys/store.ts';
 import {createRowCache} from '../store/changes.ts';
 import type {Caller} from './caller.ts';
-import {apiError, retryAfter} from './errors.ts';
 import {type Bucket, type FailureLimit, type RateLimits, showAllowance} from './rate-limit.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
+import {apiError} from '../mail/api-error.ts';
 import type {AttachmentLimits} from '../mail/attachment-limits.ts';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {type Endpoint, findEndpoint} from '../resources/webhooks/store.ts';
 import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
-import {apiError} from './errors.ts';
 
 /** The caller of a request, with what its key grants. */
 export type Caller = {

@@ -2,38 +2,9 @@ import {type IncomingMessage, STATUS_CODES} from 'node:http';
 import type {Socket} from 'node:net';
 import {Readable} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
-import {type ApiErrorCode, apiErrors, type Violation} from '../mail/api-error.ts';
+import {ApiError, apiError, retryAfter, unavailable} from '../mail/api-error.ts';
 import type {NewId} from '../mail/ids.ts';
 import {Refused} from '../resources/operation.ts';
-
-type ApiErrorOptions = {
-	/** Replaces the default message of the code. */
-	readonly message?: string;
-	readonly violations?: readonly Violation[];
-	/** Replaces the default status of the code. */
-	readonly status?: number;
-	readonly headers?: Readonly<Record<string, string>>;
-};
-
-/** An error as the client sees it. Routes and hooks throw it, and `sendError` writes it. */
-export class ApiError extends Error {
-	readonly code: ApiErrorCode;
-	readonly status: number;
-	readonly violations: readonly Violation[] | undefined;
-	readonly headers: Readonly<Record<string, string>>;
-
-	constructor(code: ApiErrorCode, options: ApiErrorOptions = {}) {
-		super(options.message ?? apiErrors[code].message);
-		this.code = code;
-		this.status = options.status ?? apiErrors[code].status;
-		this.violations = options.violations;
-		this.headers = options.headers ?? {};
-	}
-}
-
-export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiError {
-	return new ApiError(code, options);
-}
 
 /** Returns the body of every error except 401 (docs/reference/errors.md). */
 export function errorBody(error: ApiError, requestId: string): object {
@@ -44,26 +15,6 @@ export function errorBody(error: ApiError, requestId: string): object {
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 	return reply.code(error.status).headers(error.headers).send(errorBody(error, reply.request.id));
 }
-
-/** Returns the Retry-After header in whole seconds, at least one. */
-export function retryAfter(milliseconds: number): Record<'retry-after', string> {
-	return {'retry-after': String(Math.max(1, Math.ceil(milliseconds / 1000)))};
-}
-
-const storeRetryMs = 5000;
-
-export function unavailable(): ApiError {
-	return apiError('unavailable', {headers: retryAfter(storeRetryMs)});
-}
-
-/** Returns the error for a missing or `null` body. */
-export function bodyMissing(): ApiError {
-	return apiError('bad_request', {message: 'The body must be a JSON object.'});
-}
-
-/** The message of a 415 on pages that receive forms. */
-export const formExpected =
-	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';
 
 export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 

@@ -1,10 +1,10 @@
 import {createHash, timingSafeEqual} from 'node:crypto';
 import type {onRequestHookHandler} from 'fastify';
+import {apiError} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
 import type {Routes} from './api-parts.ts';
 import type {Refuse} from './auth.ts';
 import {describe} from './describe.ts';
-import {apiError} from './errors.ts';
 
 type HealthRoutesOptions = {
 	/** Returns `null` if the daemon accepts mail, or why not: it is starting or draining, or the store fails. */

@@ -1,8 +1,8 @@
 import {TextDecoder} from 'node:util';
 import {parseExact} from '../kit/exact-json.ts';
+import {inSlice} from '../kit/turns.ts';
 import type {Violation} from '../mail/api-error.ts';
 import type {Body} from './body.ts';
-import {inSlice} from './turns.ts';
 
 /** The limits of a JSON body. The values that count are the names in objects and the elements of lists. */
 export type JsonLimits = {

@@ -1,9 +1,11 @@
 import {ReadStream} from 'node:fs';
 import {Readable} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
+import {Seats} from '../kit/turns.ts';
+import {type ApiError, apiError, retryAfter} from '../mail/api-error.ts';
 import {clientNetwork} from '../net/ip-address.ts';
-import {type ApiError, apiError, errorBody, retryAfter} from './errors.ts';
-import {leaveAtEnd, Seats} from './turns.ts';
+import {errorBody} from './errors.ts';
+import {leaveAtEnd} from './in-turn.ts';
 
 declare module 'fastify' {
 	interface FastifyContextConfig {

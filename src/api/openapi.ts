@@ -3,11 +3,10 @@ import swaggerUi from '@fastify/swagger-ui';
 import type {FastifyInstance, FastifySchema, RouteOptions} from 'fastify';
 import Fastify from 'fastify';
 import type {TSchema} from 'typebox';
-import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
+import {type ApiErrorCode, apiErrors, formExpected} from '../mail/api-error.ts';
 import {webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import type {Description, SuccessResponse} from './describe.ts';
-import {formExpected} from './errors.ts';
 
 /** The properties of a route that determine its common responses. */
 type RouteKind = Pick<Description, 'pages' | 'csv' | 'media'> & {

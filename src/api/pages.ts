@@ -8,7 +8,7 @@ import type {
 	onRequestHookHandler,
 	RouteOptions,
 } from 'fastify';
-import {apiError} from './errors.ts';
+import {apiError} from '../mail/api-error.ts';
 
 declare module 'fastify' {
 	interface FastifyInstance {

@@ -1,7 +1,7 @@
 import {createHmac, type KeyObject, timingSafeEqual} from 'node:crypto';
 import type {Static} from 'typebox';
+import {apiError} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
-import {apiError} from './errors.ts';
 
 /** The query of a route without parameters. */
 export const noQuery = Type.Object({}, {additionalProperties: false});

@@ -1,11 +1,11 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
+import {inSlice} from '../kit/turns.ts';
+import {type ApiError, apiError, bodyMissing, unavailable} from '../mail/api-error.ts';
 import {createBody} from './body.ts';
 import {BodyRoom, type Reservation} from './body-room.ts';
 import type {Caller} from './caller.ts';
-import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
 import {type JsonLimits, JsonScan, type ParsedJson, parseJson, parseLargeJson, type ScanProblem} from './json.ts';
-import {inSlice} from './turns.ts';
 
 declare module 'fastify' {
 	interface FastifyContextConfig {

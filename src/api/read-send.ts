@@ -4,6 +4,7 @@ import {isObject} from '../kit/exact-json.ts';
 import {addedName, addedProblem} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
+import {type ApiError, apiError, retryAfter, unavailable} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
 import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
@@ -13,7 +14,6 @@ import type {Accepted, Refused, Send} from '../send/draft.ts';
 import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
 import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
-import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 
 type ReadSend =

@@ -5,6 +5,7 @@ import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
 import Fastify from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
 import {createGarbage} from '../kit/memory.ts';
+import {ApiError, apiError} from '../mail/api-error.ts';
 import type {NewId} from '../mail/ids.ts';
 import {alertRoutes} from '../resources/alerts/api.ts';
 import {contactRoutes} from '../resources/contacts/api.ts';
@@ -32,19 +33,11 @@ import {topicRoutes} from '../resources/topics/api.ts';
 import {createValidator} from '../resources/validate.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from '../resources/webhooks/api.ts';
 import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
-import {
-	ApiError,
-	apiError,
-	createUnreadLimit,
-	type ErrorReport,
-	sendClientError,
-	sendError,
-	toApiError,
-} from './errors.ts';
+import {createUnreadLimit, type ErrorReport, sendClientError, sendError, toApiError} from './errors.ts';
+import {inTurn, startKeylessInTurn} from './in-turn.ts';
 import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type PagesOptions, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
-import {inTurn, startKeylessInTurn} from './turns.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;

@@ -1,4 +1,4 @@
-import {createTurns, Seats} from './turns.ts';
+import {createTurns, Seats} from '../kit/turns.ts';
 
 /**
  * Limits costly work of requests. Each kind of work is limited on its own, for each workspace. Templates are untrusted

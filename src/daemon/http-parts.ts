@@ -1,12 +1,12 @@
 import {hkdfSync, randomBytes} from 'node:crypto';
 import type {Knex} from 'knex';
-import {createTurns} from '../api/turns.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {type Links, toMessageId, withHost} from '../compose/links/links.ts';
 import {servesHttps} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {storeTime} from '../kit/time.ts';
+import {createTurns} from '../kit/turns.ts';
 import type {Operator, Tools} from '../mail/operator.ts';
 import {createResolver, openRecordSources} from '../net/resolver.ts';
 import {Eraser, erasureWaitMs, type Person} from '../outcome/erase.ts';

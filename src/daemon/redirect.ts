@@ -1,5 +1,6 @@
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
-import {apiError, errorBody} from '../api/errors.ts';
+import {errorBody} from '../api/errors.ts';
+import {apiError} from '../mail/api-error.ts';
 import type {NewId} from '../mail/ids.ts';
 import {Connections} from '../net/connections.ts';
 

@@ -1,8 +1,9 @@
 import multipart from '@fastify/multipart';
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify';
-import {apiError, unavailable} from '../api/errors.ts';
-import {leaveAtEnd, Seats} from '../api/turns.ts';
+import {leaveAtEnd} from '../api/in-turn.ts';
+import {Seats} from '../kit/turns.ts';
 import {parseUrlencoded} from '../kit/urlencoded.ts';
+import {apiError, unavailable} from '../mail/api-error.ts';
 import type {Visit} from './route.ts';
 
 // What a form sends, with a file or without.

@@ -1,6 +1,6 @@
 import {Readable} from 'node:stream';
-import {Seats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
+import {Seats} from '../kit/turns.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {sharedMs} from './shared.ts';

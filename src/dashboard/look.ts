@@ -1,6 +1,6 @@
-import {createTurns} from '../api/turns.ts';
 import {inWorker} from '../compose/render/in-worker.ts';
 import {entryPoint} from '../kit/program-files.ts';
+import {createTurns} from '../kit/turns.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import type {SeenMail} from './seen-mail.ts';

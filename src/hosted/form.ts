@@ -1,9 +1,9 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import {type Api, isPlain, refuseOtherBodies} from '../api/api-parts.ts';
-import {apiError, formExpected} from '../api/errors.ts';
 import {splitParts} from '../kit/multipart.ts';
 import {parseUrlencoded} from '../kit/urlencoded.ts';
+import {apiError, formExpected} from '../mail/api-error.ts';
 
 /** The fields that all hosted forms share; `null` if absent. */
 export type Form = {

@@ -1,6 +1,6 @@
 import type {FastifySchema} from 'fastify';
 import type {Routes} from '../api/api-parts.ts';
-import {apiError} from '../api/errors.ts';
+import {apiError} from '../mail/api-error.ts';
 import type {OwnPolicy} from '../resources/domains/mta-sts-policy.ts';
 
 type PolicyParts = {

@@ -2,12 +2,13 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import {LRUCache} from 'lru-cache';
 import type {Routes} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
-import {apiError, retryAfter, unavailable} from '../api/errors.ts';
+import {leaveAtEnd} from '../api/in-turn.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
-import {inSlice, leaveAtEnd, Seats} from '../api/turns.ts';
 import type {Incoming} from '../inbound/providers/provider.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
+import {inSlice, Seats} from '../kit/turns.ts';
+import {apiError, retryAfter, unavailable} from '../mail/api-error.ts';
 import {type EventOwner, ownerOf, type ProviderPostEnd, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
 

@@ -47,3 +47,52 @@ export type ApiErrorCode = keyof typeof apiErrors;
  * what is allowed.
  */
 export type Violation = {readonly field: string; readonly message: string};
+
+type ApiErrorOptions = {
+	/** Replaces the default message of the code. */
+	readonly message?: string;
+	readonly violations?: readonly Violation[];
+	/** Replaces the default status of the code. */
+	readonly status?: number;
+	readonly headers?: Readonly<Record<string, string>>;
+};
+
+/** An error as the client sees it. Routes and hooks throw it, and `sendError` writes it. */
+export class ApiError extends Error {
+	readonly code: ApiErrorCode;
+	readonly status: number;
+	readonly violations: readonly Violation[] | undefined;
+	readonly headers: Readonly<Record<string, string>>;
+
+	constructor(code: ApiErrorCode, options: ApiErrorOptions = {}) {
+		super(options.message ?? apiErrors[code].message);
+		this.code = code;
+		this.status = options.status ?? apiErrors[code].status;
+		this.violations = options.violations;
+		this.headers = options.headers ?? {};
+	}
+}
+
+export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiError {
+	return new ApiError(code, options);
+}
+
+/** Returns the Retry-After header in whole seconds, at least one. */
+export function retryAfter(milliseconds: number): Record<'retry-after', string> {
+	return {'retry-after': String(Math.max(1, Math.ceil(milliseconds / 1000)))};
+}
+
+const storeRetryMs = 5000;
+
+export function unavailable(): ApiError {
+	return apiError('unavailable', {headers: retryAfter(storeRetryMs)});
+}
+
+/** Returns the error for a missing or `null` body. */
+export function bodyMissing(): ApiError {
+	return apiError('bad_request', {message: 'The body must be a JSON object.'});
+}
+
+/** The message of a 415 on pages that receive forms. */
+export const formExpected =
+	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';

@@ -1,9 +1,9 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {TSchema} from 'typebox';
-import {apiError, bodyMissing} from '../api/errors.ts';
 import {isObject} from '../kit/exact-json.ts';
 import type {Violation} from '../mail/api-error.ts';
+import {apiError, bodyMissing} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
 import {variablesProblem} from '../send/schema.ts';
 import {type FormatName, formats} from './formats.ts';

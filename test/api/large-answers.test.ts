@@ -3,9 +3,9 @@ import {createReadStream} from 'node:fs';
 import {connect, type Socket} from 'node:net';
 import {Readable} from 'node:stream';
 import test, {type ExecutionContext} from 'ava';
-import {apiError} from '../../src/api/errors.ts';
 import {AnswerSeats} from '../../src/api/large-answers.ts';
 import {createApi} from '../../src/api/server.ts';
+import {apiError} from '../../src/mail/api-error.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {Seats} from '../../src/api/turns.ts';
+import {Seats} from '../../src/kit/turns.ts';
 
 test('each owner has a fixed number of seats and releases each only once', t => {
 	const seats = new Seats(2);

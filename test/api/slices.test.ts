@@ -1,6 +1,6 @@
 import {setImmediate} from 'node:timers/promises';
 import test from 'ava';
-import {inSlice} from '../../src/api/turns.ts';
+import {inSlice} from '../../src/kit/turns.ts';
 
 test('runs one piece of work per turn of the event loop, in order', async t => {
 	const done: string[] = [];

@@ -1,7 +1,8 @@
 import type {IncomingMessage, ServerResponse} from 'node:http';
 import {setImmediate as nextTurn} from 'node:timers/promises';
 import test from 'ava';
-import {createTurns, startKeylessInTurn} from '../../src/api/turns.ts';
+import {startKeylessInTurn} from '../../src/api/in-turn.ts';
+import {createTurns} from '../../src/kit/turns.ts';
 
 function gate() {
 	const open: Array<() => void> = [];

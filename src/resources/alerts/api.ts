@@ -1,8 +1,8 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
 import {apiTime} from '../../kit/time.ts';
 import {alertKindNames, alertWays} from '../../mail/alert.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from '../page-schema.ts';
 import {alertView} from '../views.ts';

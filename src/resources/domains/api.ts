@@ -1,7 +1,7 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {apiError, unavailable} from '../../api/errors.ts';
 import {parseDomain} from '../../mail/address.ts';
+import {apiError, unavailable} from '../../mail/api-error.ts';
 import {emptyBody} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 import {dmarcPeriod, dmarcView} from './dmarc.ts';

@@ -1,4 +1,3 @@
-import {Seats} from '../../api/turns.ts';
 import {
 	act,
 	badge,
@@ -21,6 +20,7 @@ import {type Answer, go, page, type Route, type Visit} from '../../dashboard/rou
 import {type Html, html} from '../../hosted/html.ts';
 import {labelProblem} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
+import {Seats} from '../../kit/turns.ts';
 import {readAddress} from '../formats.ts';
 import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
 import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';

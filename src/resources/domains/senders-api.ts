@@ -1,7 +1,7 @@
 import type {Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
 import {senderView} from '../views.ts';

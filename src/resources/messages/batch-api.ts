@@ -4,15 +4,22 @@ import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {requireCaller} from '../../api/auth.ts';
 import type {Caller} from '../../api/caller.ts';
 import {describe} from '../../api/describe.ts';
-import {apiError, bodyMissing, toApiError, unavailable} from '../../api/errors.ts';
+import {toApiError} from '../../api/errors.ts';
 import {oversized} from '../../api/json.ts';
 import {noQuery} from '../../api/paging.ts';
 import {showAllowance} from '../../api/rate-limit.ts';
 import {maxValues} from '../../api/read-body.ts';
 import {rateLimited, readBatchItem} from '../../api/read-send.ts';
 import {notAnswered, threaded} from '../../api/thread-of.ts';
-import {inSlice} from '../../api/turns.ts';
-import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
+import {inSlice} from '../../kit/turns.ts';
+import {
+	type ApiErrorCode,
+	apiError,
+	apiErrors,
+	bodyMissing,
+	unavailable,
+	type Violation,
+} from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
 import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../send/draft.ts';

@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {createTurns} from '../../api/turns.ts';
 import {type Looks, lookAt} from '../../dashboard/look.ts';
 import {mailFrame, maxLinkLength} from '../../dashboard/mail-frame.ts';
 import {fileList, imagesNote} from '../../dashboard/mail-parts.ts';
@@ -22,6 +21,7 @@ import type {SeenHtml, SeenMail} from '../../dashboard/seen-mail.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {writeExact} from '../../kit/exact-json.ts';
 import {toBuffer} from '../../kit/text.ts';
+import {createTurns} from '../../kit/turns.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
 import {findMessage, findMessageStatus, type StoredMessage} from '../../store/messages.ts';

@@ -1,4 +1,3 @@
-import {inSlice} from '../../api/turns.ts';
 import {pager, toPage} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {lookAt} from '../../dashboard/look.ts';
@@ -23,6 +22,7 @@ import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {kindOf, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
+import {inSlice} from '../../kit/turns.ts';
 import {createClassify} from '../../mail/classify-reply.ts';
 import {type Phase, phases} from '../../mail/outcome.ts';
 import {keptLength, type Report, type ReportKind, type RetentionReason} from '../../mail/report.ts';

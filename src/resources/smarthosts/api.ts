@@ -1,7 +1,7 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
 import {eventsUrl} from '../../inbound/providers/providers.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {optionalEvents, providerNames} from '../../mail/provider.ts';
 import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from '../page-schema.ts';

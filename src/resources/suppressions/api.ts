@@ -5,8 +5,8 @@ import {type Api, type ApiParts, isPlain, type Route, refuseOtherBodies} from '.
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {actAs, requireCaller} from '../../api/auth.ts';
 import {describe} from '../../api/describe.ts';
-import {ApiError, apiError, unavailable} from '../../api/errors.ts';
 import {pageQuery} from '../../api/paging.ts';
+import {ApiError, apiError, unavailable} from '../../mail/api-error.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {queryAddressKey} from '../formats.ts';

@@ -1,4 +1,3 @@
-import {Seats} from '../../api/turns.ts';
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {
@@ -20,6 +19,7 @@ import {operationForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {Seats} from '../../kit/turns.ts';
 import {isId} from '../../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {readAddress} from '../formats.ts';

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
 import type {CompileResult, VariantSource} from '../../compose/render/compile.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
 import type {Violation} from '../../mail/api-error.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';

@@ -1,9 +1,9 @@
-import {inSlice} from '../../api/turns.ts';
 import {count, emptyNote, section, select} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {diffLines, type Folded, fold, maxDiffLines} from '../../kit/diff.ts';
+import {inSlice} from '../../kit/turns.ts';
 import type {TemplateVariant} from './store.ts';
 import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './template-page.ts';
 

@@ -1,7 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {createTurns} from '../../api/turns.ts';
 import {extractLinks} from '../../compose/links/rewrite.ts';
 import {missingPaths, type VariantSource} from '../../compose/render/compile.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
@@ -9,6 +8,7 @@ import {maxSourceLength} from '../../compose/render/limits.ts';
 import type {Violation} from '../../compose/render/liquid-source.ts';
 import {validLocale} from '../../compose/render/locale.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
+import {createTurns} from '../../kit/turns.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {variablesProblem} from '../../send/schema.ts';
 import type {Workspace} from '../workspaces/store.ts';

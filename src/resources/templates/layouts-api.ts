@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {apiError} from '../../api/errors.ts';
-import {inSlice} from '../../api/turns.ts';
 import type {Layout} from '../../compose/render/layouts.ts';
 import {apiTime} from '../../kit/time.ts';
+import {inSlice} from '../../kit/turns.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
 import {maxViolations} from '../validate.ts';

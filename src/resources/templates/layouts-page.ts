@@ -1,5 +1,4 @@
 import type {Knex} from 'knex';
-import {createTurns} from '../../api/turns.ts';
 import {filesOf, keyOf, type Layout, layoutName} from '../../compose/render/layouts.ts';
 import {
 	act,
@@ -19,6 +18,7 @@ import {pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {createTurns} from '../../kit/turns.ts';
 import {notFound} from '../operation.ts';
 import {changesBetween} from './compare-page.ts';
 import {foresee} from './layout-changes.ts';

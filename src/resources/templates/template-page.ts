@@ -1,7 +1,5 @@
 import type {Knex} from 'knex';
-import {apiError} from '../../api/errors.ts';
 import {readSend} from '../../api/read-send.ts';
-import {createTurns} from '../../api/turns.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
 import {pager} from '../../dashboard/lists.ts';
 import {mailContent, mailFrame, textContent} from '../../dashboard/mail-frame.ts';
@@ -30,6 +28,8 @@ import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseExact} from '../../kit/exact-json.ts';
+import {createTurns} from '../../kit/turns.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {listSenders, type Sender} from '../domains/store.ts';
 import {notFound} from '../operation.ts';

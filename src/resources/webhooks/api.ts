@@ -1,9 +1,9 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute} from '../../api/api-route.ts';
 import {type Caller, visibleEndpoint, visibleMode} from '../../api/caller.ts';
-import {apiError} from '../../api/errors.ts';
 import type {Part} from '../../api/paging.ts';
 import {parseDuration, storeTime} from '../../kit/time.ts';
+import {apiError} from '../../mail/api-error.ts';
 import {defaultOverlap, maxEndpoints} from '../../mail/webhook.ts';
 import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';

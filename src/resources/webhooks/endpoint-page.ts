@@ -1,4 +1,3 @@
-import {Seats} from '../../api/turns.ts';
 import {sinceOf} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {act, copyable, count, facts, join, opened, section, select, time} from '../../dashboard/markup.ts';
@@ -7,6 +6,7 @@ import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../kit/time.ts';
+import {Seats} from '../../kit/turns.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {defaultOverlap, maxOverlap} from '../../mail/webhook.ts';
 import {answerText, deliveriesSection, stateOf} from './deliveries-page.ts';

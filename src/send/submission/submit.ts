@@ -1,9 +1,9 @@
 import {isAscii} from 'node:buffer';
 import type {Knex} from 'knex';
 import type {Caller} from '../../api/caller.ts';
-import {inSlice} from '../../api/turns.ts';
 import {repairField} from '../../compose/repair-field.ts';
 import {sevenBitProblem} from '../../compose/seven-bit.ts';
+import {inSlice} from '../../kit/turns.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import type {ApiErrorCode} from '../../mail/api-error.ts';
 import {decodeWords} from '../../mail/decode.ts';
