@@ -53,8 +53,8 @@ const whole: Sizes = {
 	'lines over 120 columns': 563,
 	'lines over 160 columns': 200,
 	'private exports': 176,
-	'lines of tests': 109_850,
-	'lines of docs': 7_983,
+	'lines of tests': 109_823,
+	'lines of docs': 7_995,
 };
 
 const {sizesOf} = (await import(new URL('../../scripts/sizes.js', import.meta.url).href)) as {

@@ -166,7 +166,7 @@ export async function readSealed(reader: Knex): Promise<Array<{owner: string; se
 	const secrets: Array<{owner: string; sealed: string}> = [];
 	for (const {table, column, key = 'id', owner: ownerColumn = key, each} of sealedColumns) {
 		const rows: Array<{owner: string; value: string}> = await reader(table)
-			.whereNotNull(column)
+			.where(column, '<>', '')
 			.select({owner: ownerColumn, value: column});
 		for (const {owner, value} of rows) {
 			each(value, sealed => {
@@ -193,7 +193,7 @@ export async function resealRows(
 ): Promise<Resealed> {
 	const rows: Array<{id: string; owner: string; value: string}> = await trx(table)
 		.where(key, '>', after)
-		.whereNotNull(column)
+		.where(column, '<>', '')
 		.orderBy(key)
 		.limit(max)
 		.select({id: key, owner: ownerColumn, value: column});

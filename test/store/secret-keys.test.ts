@@ -1,6 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {freeId} from '../../src/config/secrets-file.ts';
+import {deleteEndpoint} from '../../src/resources/webhooks/store.ts';
 import {
 	type ConfiguredKey,
 	createVault,
@@ -14,6 +15,7 @@ import {
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
 
 const now = '2026-06-09T10:00:00.000000Z';
 const [one, two, three] = [randomBytes(32), randomBytes(32), randomBytes(32)];
@@ -110,6 +112,17 @@ storeTest(test, 'reports damaged secrets, leaves them unchanged and continues', 
 	t.deepEqual(await reseal('', 10), {resealed: 0, damaged: [workspaceId], last: null});
 	t.is((await reseal('', 1)).last, ids[0] as string);
 	t.deepEqual(await sealingIds(store.reader), [1, 2]);
+});
+
+storeTest(test, 'passes over the emptied secret of a removed endpoint', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpointId = await insertEndpoint(store, workspaceId);
+	t.true(await store.writer.transaction(trx => deleteEndpoint(trx, workspaceId, endpointId, now)));
+	const vault = createVault({current: 1, keys: {1: one}});
+	for (const column of sealedColumns.filter(({table}) => table === 'webhook_endpoints')) {
+		const {damaged} = await store.writer.transaction(trx => resealRows(trx, column, vault, {after: '', max: 10}));
+		t.deepEqual(damaged, []);
+	}
 });
 
 storeTest(test, 'reseals every column that contains secrets', async (t, store, engine) => {
