@@ -15,7 +15,7 @@ import {CliError} from './fault.ts';
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad
 // data (65). The `choices` of a parser are offered by the completion of shells.
 
-function refuse(option: string, text: string, fix: string): never {
+export function refuse(option: string, text: string, fix: string): never {
 	throw new CliError('usage', `${option} "${text}" is not allowed`, fix);
 }
 

@@ -1,7 +1,10 @@
 import type {TSchema} from 'typebox';
+import {type Html, html} from '../hosted/html.ts';
 import type {Role} from '../mail/operator.ts';
+import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valueAt} from '../resources/fields.ts';
 import {type Context, type InputOf, type Operation, perform, Refused} from '../resources/operation.ts';
 import {compileCheck} from '../resources/validate.ts';
+import {checkbox, input, join, select, textarea} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, type Route, type Visit} from './route.ts';
 
@@ -49,7 +52,7 @@ export const operationForms =
 
 		async function answer(visit: Visit): Promise<Answer> {
 			await before?.(visit);
-			const value = read ? read(visit) : sent(input, visit);
+			const value = read ? read(visit) : readForm(input, visit);
 			checkInput(input, value);
 			const result = await done(
 				await perform(operation, toContext(parts, visit), value as InputOf<Input>),
@@ -111,8 +114,75 @@ function checkInput(input: TSchema, value: unknown): void {
 	}
 }
 
-/** The fields that a form sent, without space around them, and the parameters of its path. */
-function sent({properties = {}}: TSchema & {properties?: object}, {form, params}: Visit): object {
-	const fields = Object.keys(properties).map(name => [name, form.get(name)?.trim() ?? '']);
-	return {...Object.fromEntries(fields), ...params};
+/** The fields that the form of an operation sent, and the parameters of its path. */
+function readForm(input: TSchema, {form, params}: Visit): object {
+	const fields = listFields(input).filter(({name}) => !Object.hasOwn(params, name));
+	return {...readFields<object>(fields, form), ...params};
+}
+
+type Drawing = {
+	/** What is set of the object. */
+	readonly values?: object;
+	/** What was typed before something was wrong with it, which takes the place of the values. */
+	readonly typed?: URLSearchParams;
+	/** The words of fields whose schema does not have them, by the name of the field. */
+	readonly choices?: Readonly<Record<string, readonly string[]>>;
+	/** Without the help texts, for a form that stands in each row of a list. */
+	readonly isCompact?: boolean;
+};
+
+/** Draws the inputs of a form from the fields of an operation's input. */
+export function fieldInputs(
+	fields: readonly Field[],
+	{values = {}, typed = new URLSearchParams(), choices = {}, isCompact = false}: Drawing,
+): Html {
+	const isRepeated = fields.some(({name}) => typed.has(name));
+	const drawn = fields.map(field => {
+		const {name, description} = field;
+		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
+		return fieldInput(field, text, {
+			hint: isCompact || description === '' ? undefined : description,
+			words: choices[name] ?? field.schema.enum,
+		});
+	});
+	return join(drawn);
+}
+
+function fieldInput(
+	{name, label, kind, isNullable, default: placeholder = 'none'}: Field,
+	value: string,
+	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
+): Html {
+	if (kind === 'flag') {
+		return checkbox(name, 'true', html`${label}${hint ? html`<small>${hint}</small>` : null}`, value === 'true');
+	}
+	if (words) {
+		const options = new Set([value, ...words].filter(word => word !== ''));
+		const choices = [...options].map(word => ({value: word, label: word}));
+		return select({name, label, value}, [{value: '', label: placeholder}, ...choices]);
+	}
+	const parts = {name, label, value, ...(hint && {hint})};
+	return kind === 'long text'
+		? textarea(parts, 2)
+		: input({...parts, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
+}
+
+/**
+ * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of the fields
+ * that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws `Refused`.
+ */
+export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
+	const entries = fields.flatMap(field => {
+		const {name, label, kind, isRequired, isNullable} = field;
+		if (kind !== 'flag' && !isRequired && !form.has(name)) {
+			return [];
+		}
+		const text = form.get(name)?.trim() ?? '';
+		if (text === '' && isNullable) {
+			return [[name, null] as const];
+		}
+		const parsed = parseField(field, text);
+		return [[name, parsed.ok ? parsed.value : wrong(`The ${lowerFirst(label)} ${parsed.problem}.`)] as const];
+	});
+	return toInput<Input>(entries);
 }

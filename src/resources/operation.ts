@@ -47,6 +47,8 @@ export type InputOf<Input extends TSchema> = Frozen<Static<Input>>;
 type Head<Input extends TSchema> = {
 	/** Noun and verb, as in the command: `topic create`. */
 	readonly name: string;
+	/** What the command does, for its help. */
+	readonly summary?: string;
 	/** The scope that an API key needs. */
 	readonly scope?: Scope;
 	/** The lowest role of a dashboard user that may perform it. */
@@ -57,7 +59,7 @@ type Head<Input extends TSchema> = {
 	readonly fresh?: true;
 	/** The interfaces that do not offer it, each with the reason. */
 	readonly without?: {readonly [Name in Face]?: string};
-	/** The input. The API and the forms validate it; the commands and `apply` have parsers of their own. */
+	/** The input, whose fields the interfaces show too (`field` of fields.ts). */
 	readonly input: Input;
 	/** The action in the audit trail: `topic.created`. */
 	readonly audit: string;

@@ -1,0 +1,217 @@
+import type {TObject, TSchema} from 'typebox';
+import {durationText, parseDuration} from '../kit/time.ts';
+import {Type} from '../mail/type.ts';
+import {type FormatName, formats} from './formats.ts';
+
+/** What people need to know of a field beyond its schema. */
+type Annotation = {
+	/** The name that people see, a noun phrase. Without it, the name follows from that of the property. */
+	readonly label?: string;
+	/** The help text, in whole sentences. It becomes the description of the schema, so that the API has it too. */
+	readonly description?: string;
+	/** The option of the command line, if it does not follow from the name of the property: `pool <name>`. */
+	readonly option?: string;
+	/** The unit of an integer that people write with a suffix, such as `36h` or `10MiB`. */
+	readonly unit?: 'seconds' | 'octets';
+	/** What applies while the field is `null`. With it, the word `default` clears the field on the command line. */
+	readonly default?: string;
+	/** Returns the form in which a valid text is stored. */
+	readonly normalize?: (text: string) => string | null;
+	/** Restricts the field on the dashboard to users of all workspaces. */
+	readonly everywhere?: true;
+	/** Why the dashboard does not offer the field. */
+	readonly withoutForm?: string;
+};
+
+// JSON leaves out symbols, and a spread copies them: the OpenAPI document does not show what a schema carries under this
+// one, and `Type.Optional` keeps it.
+const annotated = Symbol('annotation');
+
+/**
+ * Defines a field of an operation's input. The options of a command, the inputs of a form and the fields of a document for
+ * `mailctl apply` follow from it. This file knows how a field is written as a text. It never draws anything, which is up
+ * to the command line (src/cli/field-options.ts) and the dashboard (src/dashboard/operation-form.ts).
+ */
+export function field<Schema extends TSchema>(schema: Schema, {description, ...annotation}: Annotation): Schema {
+	const copy = {...schema, ...(description && {description}), [annotated]: annotation};
+	return (Object.hasOwn(schema, '~optional') ? Type.Optional(copy) : copy) as Schema;
+}
+
+/** The schema of a field that may be absent, or `null` to clear it. */
+export const optionalOrNull = <Schema extends TSchema>(schema: Schema) =>
+	Type.Optional(Type.Union([schema, Type.Null()]));
+
+/** The keywords of JSON Schema that a field may have. */
+type Keywords = {
+	readonly type?: string;
+	readonly enum?: readonly string[];
+	readonly format?: FormatName;
+	readonly minimum?: number;
+	readonly maximum?: number;
+	readonly maxLength?: number;
+	readonly anyOf?: readonly Keywords[];
+	readonly description?: string;
+	readonly properties?: Readonly<Record<string, Keywords>>;
+	readonly [annotated]?: Omit<Annotation, 'description'>;
+};
+
+/** A field as the faces read it. */
+export type Field = Omit<Annotation, 'label' | 'description'> & {
+	/** The path of the property: `branding.accent`. */
+	readonly name: string;
+	readonly label: string;
+	readonly description: string;
+	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size' | 'list';
+	readonly isRequired: boolean;
+	readonly isNullable: boolean;
+	/** The schema of a value that is not `null`. */
+	readonly schema: Keywords;
+};
+
+/** Returns the fields of an input, with those of nested objects, in the order of the schema. */
+export function listFields(input: TSchema, path = ''): Field[] {
+	const {properties = {}, required = []} = input as Partial<TObject>;
+	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, whole]) => {
+		const name = `${path}${property}`;
+		if (whole.properties) {
+			return listFields(whole as TSchema, `${name}.`);
+		}
+		const {label = toLabel(property), ...annotation} = whole[annotated] ?? {};
+		const schema = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
+		return {
+			...annotation,
+			name,
+			label,
+			description: whole.description ?? '',
+			kind: toKind(schema, annotation),
+			isRequired: (required as readonly string[]).includes(property),
+			isNullable: whole.anyOf !== undefined,
+			schema,
+		};
+	});
+}
+
+/** Converts `monthly_quota` to `Monthly quota`. */
+function toLabel(property: string): string {
+	return property.charAt(0).toUpperCase() + property.slice(1).replaceAll('_', ' ');
+}
+
+/** Converts a label or a sentence for use inside a sentence. Abbreviations stay as they are. */
+export const lowerFirst = (text: string): string => text.replace(/^[A-Z](?=[a-z ])/, letter => letter.toLowerCase());
+
+function toKind({type, enum: words, format}: Keywords, {unit}: Pick<Annotation, 'unit'>): Field['kind'] {
+	if (words) {
+		return 'choice';
+	}
+	switch (type) {
+		case 'boolean':
+			return 'flag';
+		case 'integer':
+			return unit === 'seconds' ? 'duration' : unit === 'octets' ? 'size' : 'count';
+		case 'array':
+			return 'list';
+		default:
+			return format === 'description' ? 'long text' : 'text';
+	}
+}
+
+/** A value, or a clause that says what is wrong with the text: `must be …`. */
+type Parsed = {readonly ok: true; readonly value: unknown} | {readonly ok: false; readonly problem: string};
+
+/** Reads a field from a text, as an option or a form has it. */
+export function parseField({kind, schema, normalize}: Field, text: string): Parsed {
+	const {enum: words = [], format, minimum = 0, maximum = Number.MAX_SAFE_INTEGER, maxLength} = schema;
+	const isInRange = (number: number) => number >= minimum && number <= maximum;
+	switch (kind) {
+		case 'flag':
+			return {ok: true, value: text === 'true'};
+		case 'choice':
+			return accept(text, words.includes(text) ? null : `must be one of ${words.join(', ')}`);
+		case 'count': {
+			const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
+			return accept(number, isInRange(number) ? null : `must be a whole number, ${minimum} to ${maximum}`);
+		}
+		case 'duration': {
+			const seconds = Math.ceil((parseDuration(text) ?? -1000) / 1000);
+			return accept(seconds, isInRange(seconds) ? null : 'must be a duration such as 90s, 5m, 36h or 4d');
+		}
+		case 'size': {
+			const octets = parseSize(text) ?? -1;
+			const isTooLarge = octets > maximum;
+			const problem = isTooLarge
+				? `must be at most ${sizeText(maximum)}`
+				: 'must be a size such as 512KiB or 10MiB';
+			return accept(octets, isInRange(octets) ? null : problem);
+		}
+		default: {
+			const problem = format ? formats[format](text) : null;
+			const isTooLong = maxLength !== undefined && text.length > maxLength;
+			return accept(
+				problem === null && normalize ? (normalize(text) ?? text) : text,
+				isTooLong ? `must be at most ${maxLength} characters long` : problem,
+			);
+		}
+	}
+}
+
+const accept = (value: unknown, problem: string | null): Parsed =>
+	problem === null ? {ok: true, value} : {ok: false, problem};
+
+/** Writes a value as a text that `parseField` reads. */
+export function fieldText({kind}: Pick<Field, 'kind'>, value: unknown): string {
+	if (value === null || value === undefined) {
+		return '';
+	}
+	switch (kind) {
+		case 'duration':
+			return durationText(Number(value) * 1000);
+		case 'size':
+			return sizeText(Number(value));
+		default:
+			return String(value);
+	}
+}
+
+const units: ReadonlyArray<readonly [string, number]> = [
+	['GiB', 1024 ** 3],
+	['MiB', 1024 ** 2],
+	['KiB', 1024],
+	['', 1],
+];
+
+function parseSize(text: string): number | undefined {
+	const [, digits, suffix = ''] = /^(\d{1,12})([KMG]iB)?$/.exec(text) ?? [];
+	const [, octets = 1] = units.find(([unit]) => unit === suffix) ?? [];
+	return digits === undefined ? undefined : Number(digits) * octets;
+}
+
+function sizeText(octets: number): string {
+	const [unit, length] = units.find(([, length]) => octets % length === 0) ?? ['', 1];
+	return `${octets / length}${unit}`;
+}
+
+/** Returns the value at a path such as `branding.accent`. */
+export function valueAt(values: object, name: string): unknown {
+	return name.split('.').reduce<unknown>((value, part) => Object(value)[part], values);
+}
+
+/** Builds an input from values at their paths. */
+export function toInput<Input extends object>(entries: ReadonlyArray<readonly [name: string, value: unknown]>): Input {
+	const input: Record<string, unknown> = {};
+	for (const [name, value] of entries) {
+		const [outer = '', inner] = name.split('.');
+		input[outer] = inner === undefined ? value : {...(input[outer] as object | undefined), [inner]: value};
+	}
+	return input as Input;
+}
+
+/** Returns a valid input with every text in the form in which it is stored. */
+export function normalized<Input extends object>(fields: readonly Field[], input: Input): Input {
+	const changed = fields.flatMap(({name, normalize}) => {
+		const value = valueAt(input, name);
+		return value === undefined
+			? []
+			: [[name, typeof value === 'string' ? (normalize?.(value) ?? value) : value] as const];
+	});
+	return {...input, ...toInput<Input>(changed)};
+}
