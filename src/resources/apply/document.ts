@@ -2,9 +2,10 @@ import type {Static, TSchema} from 'typebox';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {scopes} from '../../mail/api-key.ts';
 import {widestAttachments} from '../../mail/attachment-limits.ts';
-import {priorities, webhookEventTypes} from '../../mail/message.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {createTopic} from '../topics/rules.ts';
 
 /** The only version so far. */
 export const documentVersion = 1;
@@ -56,17 +57,6 @@ const sender = Type.Object(
 	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
 	strict,
 );
-const topic = Type.Object(
-	{
-		code: Type.String({format: 'topic-code'}),
-		name: label,
-		public: flag,
-		required: flag,
-		description: optional(Type.String({format: 'description'})),
-		priority: optional(Type.Enum([...priorities])),
-	},
-	strict,
-);
 const webhook = Type.Object(
 	{
 		url: text,
@@ -95,7 +85,7 @@ const workspace = Type.Object(
 		settings: Type.Optional(settings),
 		domains: Type.Optional(Type.Array(domain, {maxItems: maxItemCount})),
 		senders: Type.Optional(Type.Array(sender, {maxItems: maxItemCount})),
-		topics: Type.Optional(Type.Array(topic, {maxItems: maxItemCount})),
+		topics: Type.Optional(Type.Array(createTopic.input, {maxItems: maxItemCount})),
 		webhooks: Type.Optional(Type.Array(webhook, {maxItems: maxEndpoints})),
 		keys: Type.Optional(Type.Array(key, {maxItems: maxItemCount})),
 	},
@@ -121,7 +111,7 @@ export type Items = {
 	/** `verified` means that an operator verified the sender, regardless of DNS. */
 	readonly sender: Complete<typeof sender>;
 	/** Absent fields are `false` or `null`. */
-	readonly topic: Complete<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
+	readonly topic: Complete<typeof createTopic.input, 'public' | 'required' | 'description' | 'priority'>;
 	/** Absent fields are `default`. */
 	readonly webhook: Complete<typeof webhook, 'format' | 'retry'>;
 	/** `expires_at` is in the store's format. */

@@ -6,6 +6,7 @@ import {readBranding} from '../../mail/branding.ts';
 import {isListener, maxEndpoints} from '../../mail/webhook.ts';
 import {listDomains, listSenders, listVerifiedByOperator} from '../domains/store.ts';
 import {type ApiKey, listApiKeys} from '../keys/store.ts';
+import {toValues} from '../topics/rules.ts';
 import {listTopics} from '../topics/store.ts';
 import {listEndpoints} from '../webhooks/store.ts';
 import type {Workspace} from '../workspaces/store.ts';
@@ -55,17 +56,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 			})),
 			each => each.address,
 		),
-		topics: sorted(
-			topics.map(each => ({
-				code: each.code,
-				name: each.name,
-				description: each.description,
-				priority: each.priority,
-				public: each.public_at !== null,
-				required: each.required_at !== null,
-			})),
-			each => each.code,
-		),
+		topics: sorted(topics.map(toValues), each => each.code),
 		webhooks: sorted(
 			endpoints.toReversed().map(each => ({
 				url: each.url,

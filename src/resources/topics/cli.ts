@@ -1,8 +1,6 @@
-import {changesIn, label, type none, oneOf, orNull, topicCode, unless} from '../../cli/options.ts';
+import {fieldColumns, operationVerb} from '../../cli/field-options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {grouped, type Noun} from '../../cli/terminal-text.ts';
-import {defined} from '../../kit/collections.ts';
-import {type Priority, priorities} from '../../mail/message.ts';
 import {storedTime, topicView} from '../views.ts';
 import {
 	type CountedTopic,
@@ -11,57 +9,23 @@ import {
 	purgeTopic,
 	readOptOuts,
 	removeTopic,
+	toValues,
 	updateTopic,
 } from './rules.ts';
 import type {Topic} from './store.ts';
 
 const maxTopics = 10_000;
 
-type Options = {
-	readonly name?: string;
-	readonly public?: boolean;
-	readonly required?: boolean;
-	readonly description?: string | typeof none;
-	readonly priority?: Priority | typeof none;
-};
-
-const ofMail = (verb: CliCommand): CliCommand =>
-	verb
-		.option('--public', 'list it on the preference page')
-		.option('--required', 'its messages are required; the unsubscribe page offers to stop everything else')
-		.option(
-			'--description <text>',
-			'purpose of its messages, visible to recipients',
-			unless(label('--description', 500)),
-		)
-		.option(
-			'--priority <priority>',
-			'priority of its messages if a send sets none',
-			unless(oneOf('--priority', priorities)),
-		);
-
 export function topicCommands(topic: CliCommand): void {
-	ofMail(
-		topic
-			.verb('create', 'Create a topic')
-			.sample("mailctl topic create --code news --name 'Monthly news'")
-			.requiredOption('--code <code>', 'code for sends: letters, digits, hyphens, underscores', topicCode)
-			.requiredOption('--name <name>', 'name that recipients see', label('--name')),
-	).does<Options & {code: string; name: string}>(async (session, {code, name, ...options}) => {
-		session.one(topics, await session.perform(createTopic, {...toInput(options), code, name}));
+	operationVerb(topic, createTopic, {
+		sample: "mailctl topic create --code news --name 'Monthly news'",
+		shows: topics,
 	});
-
-	ofMail(
-		topic
-			.verb('update <code>', 'Change a topic; the value none clears a setting')
-			.sample("mailctl topic update news --public --description 'What is new, once a month'")
-			.option('--name <name>', 'name that recipients see', label('--name')),
-	)
-		.option('--no-public', 'do not list it there')
-		.option('--no-required', 'let recipients opt out of it')
-		.does<Options, [string]>(async (session, options, code) => {
-			session.one(topics, await session.perform(updateTopic, {...changesIn(toInput(options)), code}));
-		});
+	operationVerb(topic, updateTopic, {
+		by: 'code',
+		sample: "mailctl topic update news --public --description 'What is new, once a month'",
+		shows: topics,
+	});
 
 	topic
 		.verb('list', 'List topics with their opt-outs, newest first')
@@ -101,24 +65,12 @@ export function topicCommands(topic: CliCommand): void {
 		});
 }
 
-function toInput({description, priority, ...rest}: Options) {
-	return defined({...rest, description: orNull(description), priority: orNull(priority)});
-}
-
 const noTopics = 'no topics; create one with mailctl topic create';
 
 const topics: Noun<Topic> = {
 	none: noTopics,
 	json: row => topicView(row, storedTime),
-	fields: [
-		{name: 'id', cell: row => row.id},
-		{name: 'code', cell: row => row.code},
-		{name: 'name', cell: row => row.name},
-		{name: 'public', cell: row => (row.public_at === null ? undefined : 'yes')},
-		{name: 'required', cell: row => (row.required_at === null ? undefined : 'yes')},
-		{name: 'description', cell: row => row.description ?? undefined},
-		{name: 'priority', cell: row => row.priority ?? undefined},
-	],
+	fields: [{name: 'id', cell: row => row.id}, ...fieldColumns(createTopic.input, toValues)],
 };
 
 const counted: Noun<CountedTopic> = {

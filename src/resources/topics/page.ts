@@ -1,24 +1,9 @@
-import {
-	act,
-	badge,
-	checkbox,
-	code,
-	count,
-	input,
-	inputs,
-	name,
-	opened,
-	select,
-	table,
-	textarea,
-	time,
-} from '../../dashboard/markup.ts';
-import {checkTyped, operationForms} from '../../dashboard/operation-form.ts';
+import {act, badge, code, count, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
+import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {type Priority, priorities} from '../../mail/message.ts';
-import {notFound} from '../operation.ts';
+import {listFields} from '../fields.ts';
 import {
 	type CountedTopic,
 	countedTopics,
@@ -26,9 +11,9 @@ import {
 	purgeTopic,
 	readOptOuts,
 	removeTopic,
+	toValues,
 	updateTopic,
 } from './rules.ts';
-import {lookUpTopic} from './store.ts';
 
 const path = '/topics';
 /** More are not shown. A list for recipients is much shorter. */
@@ -44,7 +29,12 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			place: 'topics',
 			title: 'Topics',
-			actions: mayAct ? opened('New topic', topicForm(form)) : html``,
+			actions: mayAct
+				? opened(
+						'New topic',
+						act({to: path, label: 'Create topic', fields: fieldInputs(createFields, {typed: form})}),
+					)
+				: nothing,
 			content: table({
 				label: 'Topics',
 				columns: [
@@ -64,13 +54,8 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(createTopic, path, ({code}) => `Made the topic ${code}.`, {read: toInput}),
-		form(updateTopic, `${path}/:code/update`, topic => `Recipients now see ${topic.name}.`, {
-			async before({workspace, params: {code = ''}}) {
-				(await lookUpTopic(parts.reader, workspace.id, code)) ?? notFound('topic', code);
-			},
-			read: toInput,
-		}),
+		form(createTopic, path, ({code}) => `Created the topic ${code}.`),
+		form(updateTopic, `${path}/:code/update`, topic => `Recipients now see ${topic.name}.`),
 		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed ${code}; who opted out is remembered.`),
 		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Forgot ${count(n)} opt-outs of ${params.code}.`, {
 			async before(visit) {
@@ -84,67 +69,21 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 
 function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	const to = (verb: string) => `${path}/${topicCode}/${verb}`;
-	const fields = html`${input({name: 'name', label: 'Name', value: topic?.name ?? '', required: true})}${topic && ofMail(topic)}`;
-	return opened(
-		'Change',
-		html`${topic && html`${act({to: to('update'), label: 'Save', fields})}${act({to: to('remove'), label: 'Remove the topic', look: 'danger'})}`}${
-			optedOut > 0
-				? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode})
-				: null
-		}`,
-	);
+	const fields = topic && fieldInputs(updateFields, {values: toValues(topic), isCompact: true});
+	const changes =
+		fields &&
+		html`${act({to: to('update'), label: 'Save', fields})}${act({
+			to: to('remove'),
+			label: 'Remove the topic',
+			look: 'danger',
+		})}`;
+	const purge =
+		optedOut > 0 ? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode}) : null;
+	return opened('Change', html`${changes}${purge}`);
 }
 
-const topicForm = (form: URLSearchParams): Html =>
-	act({
-		to: path,
-		label: 'Make the topic',
-		fields: html`${inputs(form, [
-			{name: 'code', label: 'Code', hint: 'What sends name, such as news'},
-			{name: 'name', label: 'Name', hint: 'What recipients see, such as Monthly news'},
-		])}${ofMail({
-			public_at: form.get('public'),
-			required_at: form.get('required'),
-			description: form.get('description'),
-			priority: form.get('priority'),
-		})}`,
-	});
-
-/** What is set of a topic, or was typed. */
-const ofMail = (
-	topic: Readonly<Record<'public_at' | 'required_at' | 'description' | 'priority', string | null>>,
-): Html =>
-	html`${textarea(
-		{
-			name: 'description',
-			label: 'What its mail is for',
-			value: topic.description ?? '',
-			hint: 'People read it on their pages; may be empty',
-		},
-		2,
-	)}${select({name: 'priority', label: 'Priority', value: topic.priority ?? ''}, [
-		{value: '', label: 'as the template says'},
-		...priorities.map(value => ({value, label: value})),
-	])}${checkbox('public', 'true', 'People find it on the preference page', topic.public_at !== null)}${checkbox(
-		'required',
-		'true',
-		'Its mail is needed: its unsubscribe page offers to stop everything else',
-		topic.required_at !== null,
-	)}`;
-
-function toInput({form, params}: Visit) {
-	const text = (field: string) => form.get(field)?.trim() ?? '';
-	return {
-		code: params.code ?? text('code'),
-		name: text('name'),
-		public: form.has('public'),
-		required: form.has('required'),
-		description: text('description') || null,
-		// What is no priority is refused with the form.
-		priority: (text('priority') || null) as Priority | null,
-	};
-}
-
+const createFields = listFields(createTopic.input);
+const updateFields = listFields(updateTopic.input).filter(({name}) => name !== 'code');
 function nameCell({topic}: CountedTopic): Html {
 	return topic
 		? html`${name(topic.name)}${topic.public_at && html` ${badge('public', 'good')}`}${topic.required_at && html` ${badge('required', 'busy')}`}`

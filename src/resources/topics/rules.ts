@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
+import {field, optionalOrNull} from '../fields.ts';
 import {alreadyExists, longOperation, notFound, operation} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {
@@ -18,34 +19,28 @@ import {
 } from './store.ts';
 
 const fields = {
-	code: Type.String({
-		format: 'topic-code',
+	code: field(Type.String({format: 'topic-code'}), {
 		description: '1 to 64 letters, digits, hyphens and underscores. Unique within the workspace.',
 	}),
-	name: Type.String({
-		format: 'label',
+	name: field(Type.String({format: 'label'}), {
 		description: '1 to 200 characters. Recipients see it on the unsubscribe page.',
 	}),
 };
 /** The optional fields of a topic. */
 export const topicFields = {
-	public: Type.Optional(Type.Boolean({description: 'Whether the preference page shows it to recipients.'})),
-	required: Type.Optional(
-		Type.Boolean({
-			description:
-				'Whether its mail is required, such as receipts. Its unsubscribe page offers to stop everything else.',
-		}),
-	),
-	description: Type.Optional(
-		Type.Union([Type.String({format: 'description'}), Type.Null()], {
-			description: 'The purpose of its mail, in 1 to 500 characters. Recipients see it.',
-		}),
-	),
-	priority: Type.Optional(
-		Type.Union([Type.Enum([...priorities]), Type.Null()], {
-			description: 'The priority of its messages, unless the send specifies one.',
-		}),
-	),
+	public: field(Type.Optional(Type.Boolean()), {
+		description: 'Whether the preference page shows it to recipients.',
+	}),
+	required: field(Type.Optional(Type.Boolean()), {
+		description:
+			'Whether its mail is required, such as receipts. Its unsubscribe page offers to stop everything else.',
+	}),
+	description: field(optionalOrNull(Type.String({format: 'description'})), {
+		description: 'The purpose of its mail, in 1 to 500 characters. Recipients see it.',
+	}),
+	priority: field(optionalOrNull(Type.Enum([...priorities])), {
+		description: 'The priority of its messages, unless the send specifies one.',
+	}),
 };
 const examples = [{code: 'newsletter', name: 'Monthly newsletter'}];
 const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
@@ -57,6 +52,7 @@ const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
 export const createTopic = operation({
 	...manages,
 	name: 'topic create',
+	summary: 'Create a topic',
 	input: Type.Object({...fields, ...topicFields}, {additionalProperties: false, examples}),
 	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
 		await checkRoom(trx, tools, workspaceId, 'topics');
@@ -86,6 +82,7 @@ export const createTopic = operation({
 export const updateTopic = operation({
 	role: 'operator',
 	name: 'topic update',
+	summary: 'Change a topic; the value none clears a setting',
 	without: {api: 'programs create and remove topics; people edit their texts'},
 	input: Type.Object({code: fields.code, name: Type.Optional(fields.name), ...topicFields}),
 	async run({trx, tools, workspaceId}, {code, ...input}): Promise<Topic> {
@@ -114,6 +111,11 @@ function toChanges(input: TopicInput, before: Topic | undefined, now: string): T
 		...(isPublic !== undefined && {public_at: isPublic ? (before?.public_at ?? now) : null}),
 		...(required !== undefined && {required_at: required ? (before?.required_at ?? now) : null}),
 	};
+}
+
+/** Returns the values of the input that would create a topic. */
+export function toValues({code, name, description, priority, public_at, required_at}: Topic) {
+	return {code, name, description, priority, public: public_at !== null, required: required_at !== null};
 }
 
 /** Removes a topic. Its opt-outs remain, because they are stored by code. */

@@ -51,9 +51,9 @@ journey(
 		await press('New topic', 'summary');
 		await type('Code', 'product');
 		await type('Name', 'Product mail');
-		await type('What its mail is for', 'News of your orders');
-		await press('Make the topic');
-		await page.getByText('Made the topic product.').waitFor();
+		await type('Description', 'News of your orders');
+		await press('Create topic');
+		await page.getByText('Created the topic product.').waitFor();
 		await suitsAll(page);
 
 		await go('Workspaces');
