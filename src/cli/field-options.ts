@@ -45,7 +45,8 @@ const placeholders: Readonly<Partial<Record<Field['kind'], string>>> = {
 /** `--monthly-quota <n>`; a flag has no value. */
 function toFlags({name, kind, option}: Field): string {
 	const long = option ?? name.replaceAll(/[_.]/g, '-');
-	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholders[kind] ?? name}>`;
+	const placeholder = placeholders[kind] ?? long.split('-').at(-1);
+	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }
 
 /** The description as a clause, with the default. */

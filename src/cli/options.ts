@@ -1,11 +1,10 @@
 import {isValidTimezone, validLocale} from '../compose/render/locale.ts';
-import {duration as durationParser, rateLimit as rateLimitParser, size as sizeParser} from '../config/parsers.ts';
+import {duration as durationParser, rateLimit as rateLimitParser} from '../config/parsers.ts';
 import {defined} from '../kit/collections.ts';
 import {labelProblem} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
-import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
@@ -105,18 +104,6 @@ export function duration(option: string): (text: string) => number {
 	};
 }
 
-/** Parses a size such as `10MiB` to octets. */
-export function size(option: string, max: number): (text: string) => number {
-	const parse = sizeParser(1);
-	return text => {
-		const parsed = parse(text, '');
-		if (!parsed.ok) {
-			return refuse(option, text, parsed.allowed);
-		}
-		return parsed.value <= max ? parsed.value : refuse(option, text, `use at most ${max / 1024 ** 2}MiB`);
-	};
-}
-
 export function rateLimit(text: string): string {
 	const parsed = rateLimitParser(text, '');
 	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
@@ -151,14 +138,6 @@ function moment(option: string, text: string, sign: 1 | -1): number {
 		(span.ok ? Date.now() + sign * span.value : parseTime(text)) ??
 		refuse(option, text, 'use a duration such as 90s, 4h or 30d, or a time such as 2026-11-21T10:15:30Z')
 	);
-}
-
-export function logoUrl(option: string): (text: string) => string {
-	return text => validLogoUrl(text) ?? refuse(option, text, 'use an https URL of an image');
-}
-
-export function colour(option: string): (text: string) => string {
-	return text => validAccent(text) ?? refuse(option, text, 'use six hex digits such as #0a7d4f');
 }
 
 export function email(option: string): (text: string) => string {

@@ -174,10 +174,6 @@ export function input({name, label, value, type, hint, required, autocomplete, p
 	}</label>`;
 }
 
-/** Required fields, each with what was typed in it before the form was refused. */
-export const inputs = (form: URLSearchParams, fields: readonly Input[]): Html =>
-	join(fields.map(field => input({...field, required: true, value: form.get(field.name) ?? ''})));
-
 /** A field of several lines. Browsers drop the line break after its tag. */
 export function textarea(
 	{name, label, value = '', hint}: Pick<Input, 'name' | 'label' | 'value' | 'hint'>,

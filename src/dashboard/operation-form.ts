@@ -168,8 +168,9 @@ function fieldInput(
 }
 
 /**
- * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of the fields
- * that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws `Refused`.
+ * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
+ * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws
+ * `Refused` if a text is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
 	const entries = fields.flatMap(field => {

@@ -8,9 +8,9 @@ import type {Texts} from './texts/wording.ts';
 /** The workspace's name and branding, as a page shows them. */
 export type Brand = {
 	readonly name: string;
-	readonly logoUrl: string | null;
+	readonly logo_url: string | null;
 	readonly accent: string | null;
-	readonly supportEmail: string | null;
+	readonly support_email: string | null;
 };
 
 export type Icon = 'letter' | 'done' | 'warning';
@@ -44,7 +44,7 @@ export function sendPage(reply: FastifyReply, random: (size: number) => Buffer, 
 		.headers({
 			'content-type': 'text/html; charset=utf-8',
 			'content-language': page.texts.language,
-			'content-security-policy': toPolicy(nonce, page.brand?.logoUrl ?? null),
+			'content-security-policy': toPolicy(nonce, page.brand?.logo_url ?? null),
 			'referrer-policy': 'no-referrer',
 			'x-content-type-options': 'nosniff',
 			'x-robots-tag': 'noindex',
@@ -82,13 +82,13 @@ ${icons[icon]}
 <h1>${title}</h1>
 ${content}
 </main>
-${brand?.supportEmail ? footer(texts, brand.supportEmail) : null}
+${brand?.support_email ? footer(texts, brand.support_email) : null}
 </body>
 </html>
 `.markup;
 }
 
-function header({name, logoUrl}: Brand): Html {
+function header({name, logo_url: logoUrl}: Brand): Html {
 	const displayName = plainName(name);
 	return logoUrl === null
 		? html`<header><bdi>${displayName}</bdi></header>`

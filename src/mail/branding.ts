@@ -5,11 +5,11 @@ export type Branding = {
 	/** Shown instead of the workspace's name. */
 	readonly name: string | null;
 	/** The https URL of an image. */
-	readonly logoUrl: string | null;
+	readonly logo_url: string | null;
 	/** `#rrggbb`, lower case. */
 	readonly accent: string | null;
 	/** The address that recipients may write to. */
-	readonly supportEmail: string | null;
+	readonly support_email: string | null;
 };
 
 const maxUrlLength = 1000;
@@ -32,20 +32,18 @@ export function validAccent(text: string): string | null {
 }
 
 /** Returns the JSON text for the store. */
-export function writeBranding({name, logoUrl, accent, supportEmail}: Branding): string | null {
-	const entries = Object.entries({name, logo_url: logoUrl, accent, support_email: supportEmail}).filter(
-		([, value]) => value !== null,
-	);
+export function writeBranding(branding: Branding): string | null {
+	const entries = Object.entries(branding).filter(([, value]) => value !== null);
 	return entries.length === 0 ? null : JSON.stringify(Object.fromEntries(entries));
 }
 
 /** Parses the stored branding. Values that would be rejected today count as missing. */
 export function readBranding(json: string | null): Branding {
-	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = JSON.parse(json ?? '{}');
+	const {name, logo_url, accent, support_email} = JSON.parse(json ?? '{}');
 	return {
 		name: name ?? null,
-		logoUrl: validLogoUrl(logoUrl ?? ''),
+		logo_url: validLogoUrl(logo_url ?? ''),
 		accent: validAccent(accent ?? ''),
-		supportEmail: parseAddress(supportEmail ?? '', {allowsUtf8Local: false}).ok ? supportEmail : null,
+		support_email: parseAddress(support_email ?? '', {allowsUtf8Local: false}).ok ? support_email : null,
 	};
 }

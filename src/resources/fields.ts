@@ -23,14 +23,14 @@ type Annotation = {
 	readonly withoutForm?: string;
 };
 
-// JSON leaves out symbols, and a spread copies them: the OpenAPI document does not show what a schema carries under this
-// one, and `Type.Optional` keeps it.
+// JSON leaves out symbols, and a spread copies them. So the OpenAPI document does not show the annotations of a schema,
+// and `Type.Optional` keeps them.
 const annotated = Symbol('annotation');
 
 /**
- * Defines a field of an operation's input. The options of a command, the inputs of a form and the fields of a document for
- * `mailctl apply` follow from it. This file knows how a field is written as a text. It never draws anything, which is up
- * to the command line (src/cli/field-options.ts) and the dashboard (src/dashboard/operation-form.ts).
+ * Defines a field of an operation's input. The options of a command, the inputs of a form and the fields of a document
+ * for `mailctl apply` follow from it. This file knows how a field is written as a text. It never draws anything, which
+ * is up to the command line (src/cli/field-options.ts) and the dashboard (src/dashboard/operation-form.ts).
  */
 export function field<Schema extends TSchema>(schema: Schema, {description, ...annotation}: Annotation): Schema {
 	const copy = {...schema, ...(description && {description}), [annotated]: annotation};

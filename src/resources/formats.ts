@@ -4,10 +4,12 @@ import {badInNames, labelProblem} from '../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
+import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isContentId} from '../mail/content-id.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../mail/message.ts';
+import {parseRoute} from '../mail/route.ts';
 import {askedTerms, maxQueryTerms} from '../mail/terms.ts';
 import {maxOverlap} from '../mail/webhook.ts';
 import {maxDays} from './messages/stats.ts';
@@ -70,6 +72,11 @@ function timezoneProblem(text: string): string | null {
 	return isValid ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
 }
 
+function routeProblem(text: string): string | null {
+	const parsed = parseRoute(text);
+	return parsed.ok ? null : parsed.problem;
+}
+
 /** The formats that schemas refer to. Each one checks the length first and runs in linear time. */
 export const formats = {
 	email: text => addressProblem(text, false),
@@ -96,6 +103,9 @@ export const formats = {
 	'locale-or-empty': text => (text === '' ? null : localeProblem(text)),
 	timezone: timezoneProblem,
 	'timezone-or-empty': text => (text === '' ? null : timezoneProblem(text)),
+	'logo-url': text => (validLogoUrl(text) === null ? 'must be an https URL of an image' : null),
+	accent: text => (validAccent(text) === null ? 'must be six hex digits such as #0a7d4f' : null),
+	route: routeProblem,
 	filename: text =>
 		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 			? null

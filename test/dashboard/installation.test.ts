@@ -58,16 +58,21 @@ test('saves all settings together, or keeps the input and shows the invalid one'
 	const calm = workspaceOf(service(), 'calm');
 	const visitor = await visitorOf(service(), 'admin', 'calm');
 	const path = `/workspaces/${calm.id}`;
-	const good = {name: 'calm', lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', opens: 'on'};
-	t.is((await visitor.submit(path, {...good, topic: 'nix'})).status, 422);
-	for (const wrong of [{lifetime: 'soon'}, {locale: 'not a tag'}, {timezone: 'Mars'}, {colour: 'red'}]) {
+	const good = {name: 'calm', queue_lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', track_opens: 'true'};
+	t.is((await visitor.submit(path, {...good, default_topic: 'nix'})).status, 422);
+	for (const wrong of [
+		{queue_lifetime: 'soon'},
+		{locale: 'not a tag'},
+		{timezone: 'Mars'},
+		{'branding.accent': 'red'},
+	]) {
 		const seen = await visitor.submit(path, {...good, ...wrong});
 		t.is(seen.status, 422, JSON.stringify(wrong));
 		t.regex(seen.text, new RegExp(`value="${Object.values(wrong)[0]}"`));
 	}
 	t.is((await visitor.submit(path, good)).location, path);
 	const shown = await service().program.cli<Record<string, unknown>>('workspace', 'show', calm.id);
-	t.like(shown, {monthly_quota: null, locale: 'de-AT', timezone: 'Europe/Vienna'});
+	t.like(shown, {monthly_quota: null, locale: 'de-AT', timezone: 'Europe/Vienna', track_opens: true});
 	t.is((await visitor.submit(path, {...good, name: 'shop'})).status, 422, 'the name is another’s');
 	t.is((await visitor.submit(`/workspaces/${workspaceOf(service(), 'shop').id}`, good)).status, 404);
 	t.is((await visitor.submit('/workspaces', {name: 'mine'})).status, 403);
@@ -95,24 +100,25 @@ test('only users of all workspaces change the limits of a workspace', async t =>
 	};
 	const shown = () => service().program.cli<Shown>('workspace', 'show', id);
 
-	const settings = {name: 'bound', lifetime: '1h'};
-	t.is((await operator.submit(path, {...settings, quota: '50'})).location, path);
+	const settings = {name: 'bound', queue_lifetime: '1h'};
+	t.is((await operator.submit(path, {...settings, monthly_quota: '50'})).location, path);
 	for (const wrong of [
-		{quota: ''},
-		{quota: '51'},
-		{lifetime: '30d'},
-		{attachments: '9'},
-		{attachments: '', size: '2MiB'},
+		{monthly_quota: ''},
+		{monthly_quota: '51'},
+		{queue_lifetime: '30d'},
+		{max_attachments: '9'},
+		{max_attachments: '', max_attachment_bytes: '2MiB'},
 	]) {
 		t.is((await own.submit(path, {...settings, ...wrong})).status, 403, JSON.stringify(wrong));
 	}
-	t.is((await own.submit(path, {...settings, lifetime: '2h'})).location, path);
+	t.is((await own.submit(path, {...settings, queue_lifetime: '2h'})).location, path);
 	t.like(await shown(), {monthly_quota: 50});
-	t.notRegex((await own.get(path)).text, /name="quota"/);
-	t.is((await operator.submit(path, {name: 'bound', quota: '', attachments: '10', size: '10MiB'})).location, path);
+	t.notRegex((await own.get(path)).text, /name="monthly_quota"/);
+	const wide = {name: 'bound', monthly_quota: '', max_attachments: '10', max_attachment_bytes: '10MiB'};
+	t.is((await operator.submit(path, wide)).location, path);
 	t.like(await shown(), {max_attachments: 10, max_attachment_bytes: 10_485_760});
-	t.regex((await operator.submit(path, {name: 'bound', attachments: '21', size: ''})).text, /0 to 20, or empty/);
-	t.notRegex((await own.get(path)).text, /name="attachments"/);
+	t.regex((await operator.submit(path, {name: 'bound', max_attachments: '21'})).text, /a whole number, 0 to 20/);
+	t.notRegex((await own.get(path)).text, /name="max_attachments"/);
 
 	for (const rate of ['0', '6001/60', '1000/1', '360000/3600']) {
 		t.is((await own.submit('/keys', {name: 'fast', rate_limit: rate})).status, 403, rate);

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {readBranding, validAccent, validLogoUrl, writeBranding} from '../../src/mail/branding.ts';
 
-const none = {name: null, logoUrl: null, accent: null, supportEmail: null};
+const none = {name: null, logo_url: null, accent: null, support_email: null};
 
 test('a logo must be an https URL with a full domain name', t => {
 	t.is(validLogoUrl('https://Shop.example:8443/a b.png'), 'https://shop.example:8443/a%20b.png');
@@ -46,9 +46,9 @@ test('an accent color must have the form #rrggbb', t => {
 test('reads what was stored, but drops values that are no longer valid', t => {
 	const all = {
 		name: 'The Shop',
-		logoUrl: 'https://shop.example/l.png',
+		logo_url: 'https://shop.example/l.png',
 		accent: '#0a7d4f',
-		supportEmail: 'hi@shop.example',
+		support_email: 'hi@shop.example',
 	};
 	t.deepEqual(readBranding(writeBranding(all)), all);
 	t.is(writeBranding(none), null);

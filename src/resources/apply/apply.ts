@@ -15,6 +15,7 @@ import {createTopic, removeTopic, updateTopic} from '../topics/rules.ts';
 import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../webhooks/rules.ts';
 import {LimitReached} from '../workspaces/limits.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../workspaces/rules.ts';
+import type {Settings} from '../workspaces/settings.ts';
 import {findWorkspaceByName, type Workspace} from '../workspaces/store.ts';
 import {
 	type DeclaredItems,
@@ -24,7 +25,6 @@ import {
 	type Kind,
 	kinds,
 	nameOf,
-	type Settings,
 	sections,
 	toAddress,
 } from './document.ts';
@@ -295,14 +295,8 @@ export function withKnownRoute(
 
 /** Returns the input for a workspace change. Absent fields remain unchanged. */
 function toInput(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceInput> {
-	const {branding, route, queue_lifetime: queue_lifetime_s, ...plain} = settings;
-	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = branding ?? {};
-	return defined({
-		...plain,
-		queue_lifetime_s,
-		route: typeof route === 'string' ? {text: route, vault} : route,
-		branding: branding && defined({name, logoUrl, accent, supportEmail}),
-	});
+	const {route, ...plain} = settings;
+	return {...plain, ...(route !== undefined && {route: route === null ? null : {text: route, vault}})};
 }
 
 async function performDomain(

@@ -1,11 +1,12 @@
 import type {Static, TSchema} from 'typebox';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {scopes} from '../../mail/api-key.ts';
-import {widestAttachments} from '../../mail/attachment-limits.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {optionalOrNull} from '../fields.ts';
 import {createTopic} from '../topics/rules.ts';
+import {type Settings, settingsSchema} from '../workspaces/settings.ts';
 
 /** The only version so far. */
 export const documentVersion = 1;
@@ -13,48 +14,18 @@ export const documentVersion = 1;
 const maxItemCount = 10_000;
 const maxTextLength = 2000;
 
-const optional = <Schema extends TSchema>(value: Schema) => Type.Optional(Type.Union([value, Type.Null()]));
 const flag = Type.Optional(Type.Boolean());
 const text = Type.String({maxLength: maxTextLength});
 const label = Type.String({format: 'label'});
 const mode = Type.Optional(Type.Enum(['live', 'test']));
 const strict = {additionalProperties: false};
 
-const branding = Type.Object(
-	{
-		name: optional(label),
-		logo_url: optional(text),
-		accent: optional(text),
-		support_email: optional(Type.String({format: 'email'})),
-	},
+const domain = Type.Object(
+	{name: text, return_path_domain: optionalOrNull(text), link_host: optionalOrNull(text)},
 	strict,
 );
-
-const settings = Type.Object(
-	{
-		locale: optional(Type.String({format: 'locale'})),
-		timezone: optional(Type.String({format: 'timezone'})),
-		monthly_quota: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
-		/** Seconds. */
-		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
-		source_pool: optional(text),
-		/** An export masks its passwords as `***`. */
-		route: optional(text),
-		default_topic: optional(Type.String({format: 'topic-code'})),
-		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
-		content_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
-		max_attachments: optional(Type.Integer({minimum: 0, maximum: widestAttachments.max})),
-		max_attachment_bytes: optional(Type.Integer({minimum: 1, maximum: widestAttachments.bytes})),
-		track_opens: flag,
-		track_clicks: flag,
-		branding: Type.Optional(branding),
-	},
-	strict,
-);
-
-const domain = Type.Object({name: text, return_path_domain: optional(text), link_host: optional(text)}, strict);
 const sender = Type.Object(
-	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
+	{address: Type.String({format: 'email'}), name: optionalOrNull(label), verified: flag, active: flag},
 	strict,
 );
 const webhook = Type.Object(
@@ -73,8 +44,8 @@ const key = Type.Object(
 		name: label,
 		mode,
 		scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
-		rate_limit: optional(text),
-		expires_at: optional(Type.String({format: 'time'})),
+		rate_limit: optionalOrNull(text),
+		expires_at: optionalOrNull(Type.String({format: 'time'})),
 	},
 	strict,
 );
@@ -82,7 +53,7 @@ const key = Type.Object(
 const workspace = Type.Object(
 	{
 		name: label,
-		settings: Type.Optional(settings),
+		settings: Type.Optional(settingsSchema),
 		domains: Type.Optional(Type.Array(domain, {maxItems: maxItemCount})),
 		senders: Type.Optional(Type.Array(sender, {maxItems: maxItemCount})),
 		topics: Type.Optional(Type.Array(createTopic.input, {maxItems: maxItemCount})),
@@ -102,8 +73,6 @@ export const documentSchema = Type.Object(
 type Complete<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
 	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
 >;
-
-export type Settings = Complete<typeof settings>;
 
 /** An existing object of each kind. */
 export type Items = {

@@ -2,12 +2,11 @@ import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {parseTime, storeTime} from '../../kit/time.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {readRateLimit} from '../../mail/api-key.ts';
-import {validAccent, validLogoUrl} from '../../mail/branding.ts';
-import {parseRoute} from '../../mail/route.ts';
 import {returnPathProblem} from '../domains/domains.ts';
 import {linkHostProblem} from '../domains/link-host.ts';
-import {canonicalLocale} from '../formats.ts';
+import {listFields, normalized} from '../fields.ts';
 import {compileCheck} from '../validate.ts';
+import {settingsSchema} from '../workspaces/settings.ts';
 import {
 	type DeclaredItems,
 	type DeclaredWorkspace,
@@ -16,7 +15,6 @@ import {
 	domainOf,
 	identityOf,
 	kinds,
-	type Settings,
 	sections,
 } from './document.ts';
 
@@ -34,6 +32,7 @@ type ReadDocument =
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 const check = compileCheck(documentSchema);
+const settingFields = listFields(settingsSchema);
 
 /** Reads and validates a file in YAML or JSON, as `export` writes it. Does not compare it with the store. */
 export function readDocument(text: string): ReadDocument {
@@ -95,7 +94,7 @@ function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWo
 	const {settings, domains, senders, webhooks, keys} = workspace;
 	const read: DeclaredWorkspace = {
 		...workspace,
-		...(settings && {settings: readSettings(settings, refuse)}),
+		...(settings && {settings: normalized(settingFields, settings)}),
 		...(domains && {domains: domains.map((item, n) => readDomain(item, ['domains', n], refuse))}),
 		...(webhooks && {
 			webhooks: webhooks.map(item => ({...item, mode: item.mode ?? 'live', events: item.events.toSorted()})),
@@ -117,31 +116,6 @@ function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWo
 		}
 	}
 	return read;
-}
-
-function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Settings> {
-	const {locale, route, branding} = settings;
-	const parsed = route ? parseRoute(route) : undefined;
-	if (parsed && !parsed.ok) {
-		refuse(['settings', 'route'], parsed.problem);
-	}
-	const refuseBranding = (field: string, message: string) => refuse(['settings', 'branding', field], message);
-	const {logo_url: logo, accent} = branding ?? {};
-	return {
-		...settings,
-		...(locale && {locale: canonicalLocale(locale)}),
-		...(branding && {
-			branding: {
-				...branding,
-				...(logo && {
-					logo_url: validLogoUrl(logo) ?? refuseBranding('logo_url', 'must be an https URL of an image'),
-				}),
-				...(accent && {
-					accent: validAccent(accent) ?? refuseBranding('accent', 'must be six hex digits such as #0a7d4f'),
-				}),
-			},
-		}),
-	};
 }
 
 const domainForm = 'must be a full name such as shop.example';

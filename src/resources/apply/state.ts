@@ -1,16 +1,15 @@
 import type {Knex} from 'knex';
-import {maskPasswords} from '../../config/parsers.ts';
 import {groupBy, present} from '../../kit/collections.ts';
 import type {Scope} from '../../mail/api-key.ts';
-import {readBranding} from '../../mail/branding.ts';
 import {isListener, maxEndpoints} from '../../mail/webhook.ts';
 import {listDomains, listSenders, listVerifiedByOperator} from '../domains/store.ts';
 import {type ApiKey, listApiKeys} from '../keys/store.ts';
 import {toValues} from '../topics/rules.ts';
 import {listTopics} from '../topics/store.ts';
 import {listEndpoints} from '../webhooks/store.ts';
+import {toSettings} from '../workspaces/settings.ts';
 import type {Workspace} from '../workspaces/store.ts';
-import type {Items, Settings, WorkspaceItems} from './document.ts';
+import type {Items, WorkspaceItems} from './document.ts';
 
 /** Existing objects with the ids of their rows. A key has several rows during the overlap of a rotation. */
 export type Known = Items & {
@@ -92,27 +91,6 @@ export function declared(state: WorkspaceState): WorkspaceItems {
 /** Sorts by code units, so that the order is the same in both databases. Equal items remain in order of creation. */
 function sorted<Item>(items: readonly Item[], by: (item: Item) => string): Item[] {
 	return items.toSorted((a, b) => (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
-}
-
-/** Returns the settings of a workspace as files and `--json` show them, with masked passwords. */
-export function toSettings(row: Workspace): Settings {
-	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
-	return {
-		locale: row.locale,
-		timezone: row.timezone,
-		monthly_quota: row.monthly_quota,
-		queue_lifetime: row.queue_lifetime_s,
-		source_pool: row.source_pool,
-		route: row.route && maskPasswords(row.route),
-		default_topic: row.default_topic,
-		retention_days: row.retention_days,
-		content_days: row.content_days,
-		max_attachments: row.max_attachments,
-		max_attachment_bytes: row.max_attachment_bytes,
-		track_opens: row.track_opens_at !== null,
-		track_clicks: row.track_clicks_at !== null,
-		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},
-	};
 }
 
 /** Returns one key for each name and mode, with the rights of the newest row. `rows` are sorted newest first. */

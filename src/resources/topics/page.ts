@@ -45,7 +45,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 				],
 				rows: await countedTopics(parts.reader, workspace.id, maxTopics),
-				empty: html`<p>No topics yet.</p><p>With a topic (<code>unsubscribeGroup</code> of a send) recipients can unsubscribe from newsletters and still get receipts.</p>`,
+				empty: noTopics,
 			}),
 		};
 	}
@@ -67,6 +67,10 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 	];
 }
 
+const noTopics = html`<p>No topics yet.</p>
+<p>With a topic (<code>unsubscribeGroup</code> of a send) recipients can unsubscribe from newsletters and still get
+receipts.</p>`;
+
 function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	const to = (verb: string) => `${path}/${topicCode}/${verb}`;
 	const fields = topic && fieldInputs(updateFields, {values: toValues(topic), isCompact: true});
@@ -86,6 +90,8 @@ const createFields = listFields(createTopic.input);
 const updateFields = listFields(updateTopic.input).filter(({name}) => name !== 'code');
 function nameCell({topic}: CountedTopic): Html {
 	return topic
-		? html`${name(topic.name)}${topic.public_at && html` ${badge('public', 'good')}`}${topic.required_at && html` ${badge('required', 'busy')}`}`
+		? html`${name(topic.name)}${topic.public_at && html` ${badge('public', 'good')}`}${
+				topic.required_at && html` ${badge('required', 'busy')}`
+			}`
 		: badge('removed', 'idle');
 }

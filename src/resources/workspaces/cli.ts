@@ -1,40 +1,20 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../../cli/fault.ts';
+import {addFieldOptions, fieldRows, readFieldOptions} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
-import {
-	changesIn,
-	colour,
-	count,
-	duration,
-	email,
-	label,
-	locale,
-	logoUrl,
-	none,
-	orNull,
-	route,
-	size,
-	timezone,
-	unless,
-	unlessDefault,
-} from '../../cli/options.ts';
+import {changesIn, label, none, orNull, route, unlessDefault} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {namedWorkspace, readDaemons, type Session} from '../../cli/session.ts';
-import {fields, grouped, type Noun, shortTime, duration as spell} from '../../cli/terminal-text.ts';
+import {fields, grouped, type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {isMailable} from '../../config/derive.ts';
-import {maskPasswords} from '../../config/parsers.ts';
 import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
-import {defined} from '../../kit/collections.ts';
 import {takeSteps} from '../../kit/steps.ts';
-import {widestAttachments} from '../../mail/attachment-limits.ts';
-import {type Branding, readBranding} from '../../mail/branding.ts';
 import {hasPassword} from '../../mail/route.ts';
-import {readLimits} from '../../mail/workspace-limits.ts';
+import {defaultLimits, limitNames, limitWords, readLimits} from '../../mail/workspace-limits.ts';
 import {openDataDir, writeUsedWorkspace} from '../../store/data-folder/data-dir.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {toSettings} from '../apply/state.ts';
+import {listFields} from '../fields.ts';
 import {createRemoval, deleteWorkspace} from './delete-workspace.ts';
-import {addLimitOptions, type LimitOptions, limitsIn, limitsText} from './limits-cli.ts';
 import {readReputation, reputationFields, reputationView} from './reputation-cli.ts';
 import {
 	changeWorkspace,
@@ -45,42 +25,34 @@ import {
 	resumeByInstallation,
 	type WorkspaceInput,
 } from './rules.ts';
+import {settingsSchema, toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from './store.ts';
 
-type Options = {
-	readonly name?: string;
-	readonly locale?: string;
-	readonly timezone?: string;
-	readonly monthlyQuota?: number | typeof none;
-	/** Milliseconds. */
-	readonly queueLifetime?: number | typeof none;
-	readonly pool?: string | typeof none;
-	readonly route?: string | typeof none;
-	readonly defaultTopic?: string | typeof none;
-	readonly retentionDays?: number | typeof none;
-	readonly contentDays?: number | typeof none;
-	readonly maxAttachments?: number | typeof none;
-	/** Octets. */
-	readonly maxAttachmentSize?: number | typeof none;
-	readonly trackOpens?: boolean;
-	readonly trackClicks?: boolean;
-	readonly brandName?: string | typeof none;
-	readonly brandLogo?: string | typeof none;
-	readonly brandColor?: string | typeof none;
-	readonly brandSupport?: string | typeof none;
-} & LimitOptions;
+const settingFields = listFields(workspaceInput);
+/** A new workspace has no topics yet. */
+const createFields = settingFields.filter(({name}) => name !== 'default_topic');
+const updateFields = settingFields.map(field => ({...field, isRequired: false}));
+const shownFields = listFields(settingsSchema);
+
+const givenRoute = unlessDefault(route);
+const parsers = {
+	// A password in a URL may come from standard input, where no list of processes shows it.
+	route: (text: string) => (text === '-' ? text : givenRoute(text)),
+	// An empty text clears the topic too. Whether the topic exists is checked later, as it is no matter of its form.
+	default_topic: (text: string) => (text === '' ? none : text),
+};
 
 export function workspaceCommands(workspace: CliCommand): void {
-	settingOptions(
+	addFieldOptions(
 		workspace.verb('create', 'Create a workspace').sample('mailctl workspace create --name acme'),
-		true,
-	).does<Options & {name: string}>(
+		createFields,
+		parsers,
+	).does<{name: string}>(
 		async (session, options) => {
+			const {name} = options;
 			const input = await readInput(session, options);
-			const created = await session.write(trx =>
-				createWorkspace(trx, session.tools, {...input, name: options.name}),
-			);
-			await showWorkspace(session, created ?? nameTaken(options.name));
+			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name}));
+			await showWorkspace(session, created ?? nameTaken(name));
 		},
 		{makesStore: () => true},
 	);
@@ -115,17 +87,18 @@ export function workspaceCommands(workspace: CliCommand): void {
 			session.show({id, name}, () => [`${name} (${id}) is now the default workspace of commands`]);
 		});
 
-	settingOptions(
+	addFieldOptions(
 		workspace
 			.verb('update [workspace]', 'Change a workspace; the value none or default clears a setting')
 			.sample('mailctl workspace update acme --monthly-quota 50000'),
-		false,
-	).does<Options, [string | undefined]>(async (session, options, key) => {
+		updateFields,
+		parsers,
+	).does<object, [string | undefined]>(async (session, options, key) => {
 		const input = changesIn(await readInput(session, options));
 		const {id} = await chosen(session, key);
 		await checkDefaultTopic(await session.reader(), id, input);
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
-		await showWorkspace(session, changed ?? nameTaken(options.name));
+		await showWorkspace(session, changed ?? nameTaken(input.name));
 	});
 
 	workspace
@@ -159,100 +132,19 @@ export function workspaceCommands(workspace: CliCommand): void {
 	deleteVerb(workspace);
 }
 
-function settingOptions(command: CliCommand, isNew: boolean): CliCommand {
-	const named = isNew
-		? command.requiredOption('--name <name>', 'name, unique', label('--name'))
-		: command.option('--name <name>', 'new name, unique', label('--name'));
-	named
-		.option('--locale <tag>', 'default language, if neither the send nor the contact sets one', unless(locale))
-		.option(
-			'--timezone <zone>',
-			'default time zone of dates, if neither the send nor the contact sets one',
-			unless(timezone),
-		)
-		.option(
-			'--monthly-quota <n>',
-			'messages accepted per calendar month',
-			unless(count('--monthly-quota', 0, 2_000_000_000)),
-		)
-		.option(
-			'--queue-lifetime <duration>',
-			'how long delivery is attempted',
-			unlessDefault(duration('--queue-lifetime')),
-		)
-		.option(
-			'--pool <name>',
-			'send from this pool of MAILCTL_SOURCE_POOLS',
-			unlessDefault(text => text),
-		)
-		.option(
-			'--route <route>',
-			'mx, relay or URLs of relays; - reads it from standard input; default: MAILCTL_DELIVERY',
-			text => (text === '-' ? text : givenRoute(text)),
-		)
-		.option('--retention-days <n>', 'how many days its messages are retained', unless(days('--retention-days')))
-		.option(
-			'--content-days <n>',
-			'how many days their content is retained: variables, subject, attachments',
-			unless(days('--content-days')),
-		)
-		.option(
-			'--max-attachments <n>',
-			'maximum number of attachments per send, default 3',
-			unlessDefault(count('--max-attachments', 0, widestAttachments.max)),
-		)
-		.option(
-			'--max-attachment-size <size>',
-			'maximum size of an attachment, such as 10MiB, default 1MiB',
-			unlessDefault(size('--max-attachment-size', widestAttachments.bytes)),
-		)
-		.option('--track-opens', 'record opens')
-		.option('--track-clicks', 'record clicks')
-		.option('--brand-name <name>', 'brand name on its hosted pages', unless(label('--brand-name')))
-		.option('--brand-logo <url>', 'logo on its hosted pages, an https URL', unless(logoUrl('--brand-logo')))
-		.option('--brand-color <#rrggbb>', 'accent color of its hosted pages', unless(colour('--brand-color')))
-		.option('--brand-support <address>', 'address for questions of recipients', unless(email('--brand-support')));
-	addLimitOptions(named);
-	return isNew
-		? named
-		: named
-				.option('--no-track-opens', 'do not record opens')
-				.option('--no-track-clicks', 'do not record clicks')
-				.option('--default-topic <code>', 'topic of sends that set none', text => (text === '' ? none : text));
-}
-
-const days = (option: string) => count(option, 1, 36_500);
-const daysText = (days: number) => (days === 1 ? '1 day' : `${days} days`);
-
-const givenRoute = unlessDefault(route);
-
-async function readInput(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
-	const branding = toBranding(options);
-	const [source_pool, lifetime] = [orNull(options.pool), orNull(options.queueLifetime)];
-	const route = orNull(options.route === '-' ? givenRoute(await readSecret('-')) : options.route);
-	checkWishes(session, source_pool ?? null, route ?? null);
-	const input = defined({
-		name: options.name,
-		track_opens: options.trackOpens,
-		track_clicks: options.trackClicks,
-		branding: Object.keys(branding).length > 0 ? branding : undefined,
-		locale: orNull(options.locale),
-		timezone: orNull(options.timezone),
-		monthly_quota: orNull(options.monthlyQuota),
-		source_pool,
-		default_topic: orNull(options.defaultTopic),
-		retention_days: orNull(options.retentionDays),
-		content_days: orNull(options.contentDays),
-		max_attachments: orNull(options.maxAttachments),
-		max_attachment_bytes: orNull(options.maxAttachmentSize),
-		limits: limitsIn(options),
-		route: route == null ? route : {text: route, vault: await vaultFor(session, route)},
-		queue_lifetime_s: lifetime && Math.ceil(lifetime / 1000),
-	});
+async function readInput(session: Session, options: object): Promise<Partial<WorkspaceInput>> {
+	const {route: option, ...input} = readFieldOptions<Partial<WorkspaceFields>>(settingFields, options);
+	const route = option === '-' ? orNull(givenRoute(await readSecret('-'))) : option;
+	checkWishes(session, input.source_pool ?? null, route ?? null);
 	if (input.retention_days || input.content_days) {
 		checkRetention(input, session.settings().retentionDays);
 	}
-	return input;
+	return {
+		...input,
+		...(route !== undefined && {
+			route: route === null ? null : {text: route, vault: await vaultFor(session, route)},
+		}),
+	};
 }
 
 /** Validates pool and route, because a pool or route that the settings do not have would be silently ignored. */
@@ -282,15 +174,6 @@ export function checkWishes(session: Session, pool: string | null, route: string
 /** Returns the vault, but reads the keys only if there is a password to encrypt. */
 async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 'seal'>> {
 	return hasPassword(route) ? await session.vault() : {seal: (_owner, plain) => plain};
-}
-
-function toBranding({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
-	return defined({
-		name: orNull(brandName),
-		logoUrl: orNull(brandLogo),
-		accent: orNull(brandColor),
-		supportEmail: orNull(brandSupport),
-	});
 }
 
 function nameTaken(name: string | undefined): never {
@@ -330,7 +213,6 @@ function view(row: Workspace) {
 
 /** Shows a workspace with its reputation. */
 export async function showWorkspace(session: Session, row: Workspace): Promise<void> {
-	const brand = readBranding(row.branding);
 	const reputation = await readReputation(session, row.id);
 	const inUse = (await session.workspaceInUse())?.id;
 	session.show({...view(row), reputation: reputationView(reputation)}, () =>
@@ -339,40 +221,24 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['id', row.id],
 				['name', row.name],
 				['in use', row.id === inUse ? 'as the default of commands' : undefined],
-				['locale', row.locale],
-				['timezone', row.timezone],
-				['monthly quota', row.monthly_quota],
-				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
-				['source pool', row.source_pool],
-				['route', row.route && maskPasswords(row.route)],
-				['default topic', row.default_topic ?? undefined],
-				['retained', row.retention_days === null ? undefined : daysText(row.retention_days)],
-				['content retained', row.content_days === null ? undefined : daysText(row.content_days)],
-				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
-				[
-					'attachment size',
-					row.max_attachment_bytes === null
-						? undefined
-						: `at most ${grouped(row.max_attachment_bytes)} octets`,
-				],
+				...fieldRows(shownFields, toSettings(row)),
 				['limits', limitsText(row)],
-				[
-					'tracks',
-					[row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null,
-				],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				['  reason', row.pause_reason ?? undefined],
 				['  resume', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
 				...reputationFields(reputation),
-				['brand name', brand.name],
-				['brand logo', brand.logoUrl],
-				['brand color', brand.accent],
-				['support', brand.supportEmail],
 				['created', `${shortTime(row.created_at)} UTC`],
 			],
 			session.terminal.width,
 		),
 	);
+}
+
+/** The limits that differ from their defaults, for people. */
+function limitsText({limits}: Workspace): string {
+	const all = readLimits(limits);
+	const changed = limitNames.filter(name => all[name] !== defaultLimits[name]);
+	return changed.map(name => `${limitWords(name)} ${grouped(all[name])}`).join(', ') || 'defaults';
 }
 
 const namedBy = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);

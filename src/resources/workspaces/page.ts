@@ -1,4 +1,3 @@
-import {size as sizeParser} from '../../config/parsers.ts';
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
 import {
 	act,
@@ -12,20 +11,17 @@ import {
 	nothing,
 	opened,
 	section,
-	select,
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {fieldInputs, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {labelProblem} from '../../kit/text.ts';
-import {monthOf, parseDuration} from '../../kit/time.ts';
-import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
-import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
+import {durationText, monthOf} from '../../kit/time.ts';
 import {readAccepted, readMonth} from '../../store/usage.ts';
-import {canonicalLocale, formats} from '../formats.ts';
+import {listFields, lowerFirst, valueAt} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {listTopics, type Topic} from '../topics/store.ts';
 import {
@@ -38,8 +34,8 @@ import {
 	pauseByWorkspace,
 	resumeByInstallation,
 	resumeByWorkspace,
-	type WorkspaceInput,
 } from './rules.ts';
+import {toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from './store.ts';
 
 const perPage = 50;
@@ -139,22 +135,19 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function create(visit: Visit): Promise<Answer> {
-		const label = visit.form.get('name')?.trim() ?? '';
-		const fault = labelProblem(label);
-		if (fault !== null) {
-			wrong(`The name ${fault}.`);
-		}
-		const made = await change(trx => createWorkspace(trx, visit.tools, {name: label}));
+		const input = readFields<WorkspaceFields>(nameField, visit.form);
+		const made = await change(trx => createWorkspace(trx, visit.tools, {name: input.name}));
 		if (!made) {
-			wrong(`There is a workspace ${label} already. Choose another name.`);
+			wrong(`There is a workspace ${input.name} already. Choose another name.`);
 		}
 		await sessions.choose(visit.signedIn.sessionId, made.id);
-		return go(`${path}/${made.id}`, `Made ${label}. Add a domain next, and a key.`);
+		return go(`${path}/${made.id}`, `Created ${input.name}. Add a domain next, and a key.`);
 	}
 
 	async function update(visit: Visit): Promise<Answer> {
 		const workspace = await chosen(visit);
-		const input = readSettings(visit.form);
+		// The form has no route, which is the only setting that needs the vault.
+		const {route: _, ...input} = readFields<Partial<WorkspaceFields>>(allFields, visit.form);
 		const foreign = visit.everywhere ? null : foreignSetting(workspace, input, live().queueLifetime);
 		if (foreign !== null) {
 			return notAllowed(foreign);
@@ -236,14 +229,8 @@ function switching({id}: Workspace): Html {
 }
 
 function newForm(form: URLSearchParams): Html {
-	const fields = input({
-		name: 'name',
-		label: 'Name',
-		required: true,
-		value: form.get('name') ?? '',
-		placeholder: 'shop',
-	});
-	return act({to: path, label: 'Make the workspace', fields});
+	const fields = fieldInputs(nameField, {typed: form});
+	return act({to: path, label: 'Create workspace', fields});
 }
 
 function pausing(workspace: Workspace, everywhere: boolean): Html {
@@ -269,96 +256,26 @@ function deleting({id}: Workspace): Html {
 	return html`<div class="card"><p>With all its messages, templates, keys and lists, for ever: <code>mailctl workspace delete ${id} --yes</code></p></div>`;
 }
 
-// The form of a workspace's settings: what it shows and how it is read.
+// The form of a workspace's settings.
 
-const maxQuota = 2_000_000_000;
-const maxDays = 36_500;
-
-const numberProblem = (text: string, min: number, max: number): string | null =>
-	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= min && Number(text) <= max)
-		? null
-		: `must be a whole number, ${min} to ${count(max)}, or empty`;
-
-/** Octets; null: none was given, undefined: it is no size that may be set. */
-function sizeOf(text: string): number | null | undefined {
-	const read = parseSize(text, '');
-	return text === '' ? null : read.ok && read.value <= widestAttachments.bytes ? read.value : undefined;
-}
-
-const parseSize = sizeParser(1);
-
-/** An empty field takes a setting back. Throws what is wrong with one. */
-function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
-	const text = (field: string) => form.get(field)?.trim() ?? '';
-	const orNull = (field: string) => (text(field) === '' ? null : text(field));
-	const numberOrNull = (field: string) => (text(field) === '' ? null : Number(text(field)));
-	const [quota, lifetime] = [text('quota'), text('lifetime')];
-	const [logo, colour, support] = [text('logo'), text('colour'), text('support')];
-	const checks: ReadonlyArray<readonly [string, string | null]> = [
-		['name', labelProblem(text('name'))],
-		['language', formats['locale-or-empty'](text('locale'))],
-		['time zone', formats['timezone-or-empty'](text('timezone'))],
-		['quota', numberProblem(quota, 0, maxQuota)],
-		[
-			'queue lifetime',
-			lifetime === '' || (parseDuration(lifetime) ?? 0) > 0 ? null : 'must be a duration such as 4d, 36h or 90m',
-		],
-		['number of days that messages are kept', numberProblem(text('kept'), 1, maxDays)],
-		['number of days that their content is kept', numberProblem(text('content'), 1, maxDays)],
-		['number of attachments', numberProblem(text('attachments'), 0, widestAttachments.max)],
-		[
-			'size of attachments',
-			sizeOf(text('size')) === undefined ? 'must be a size of at most 25MiB, such as 10MiB' : null,
-		],
-		['name for recipients', text('brand') === '' ? null : labelProblem(text('brand'))],
-		['logo', logo === '' || validLogoUrl(logo) !== null ? null : 'must be an https URL with a full domain name'],
-		['colour', colour === '' || validAccent(colour) !== null ? null : 'must be written as #2f5bd7'],
-		['support address', support === '' ? null : formats.email(support)],
-	];
-	const [first] = checks.filter(([, fault]) => fault !== null);
-	if (first) {
-		wrong(`The ${first.join(' ')}.`);
-	}
-	const lifetimeMs = lifetime === '' ? null : (parseDuration(lifetime) ?? null);
-	return {
-		name: text('name'),
-		locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
-		timezone: orNull('timezone'),
-		...(form.has('topic') && {default_topic: orNull('topic')}),
-		...(form.has('kept') && {retention_days: numberOrNull('kept'), content_days: numberOrNull('content')}),
-		...(form.has('attachments') && {
-			max_attachments: numberOrNull('attachments'),
-			max_attachment_bytes: sizeOf(text('size')) ?? null,
-		}),
-		...(form.has('quota') && {monthly_quota: quota === '' ? null : Number(quota)}),
-		queue_lifetime_s: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
-		track_opens: form.has('opens'),
-		track_clicks: form.has('clicks'),
-		branding: {
-			name: orNull('brand'),
-			logoUrl: validLogoUrl(logo),
-			accent: validAccent(colour),
-			supportEmail: orNull('support'),
-		},
-	};
-}
+const allFields = listFields(workspaceInput).filter(({withoutForm}) => withoutForm === undefined);
+const nameField = allFields.filter(({name}) => name === 'name');
 
 /**
- * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue
- * is used are the installation's. `maxLength`: milliseconds.
+ * Returns a sentence about the first change that only users of all workspaces may make, or `null` if there is none.
+ * `maxLifetimeMs` is the queue lifetime of the installation.
  */
-function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, maxLength: number): string | null {
-	const differs = (field: 'max_attachments' | 'max_attachment_bytes' | 'monthly_quota' | 'queue_lifetime_s') =>
-		input[field] !== undefined && input[field] !== workspace[field];
-	if (differs('max_attachments') || differs('max_attachment_bytes')) {
-		return 'What may be attached is the installation’s: only users of all workspaces change it.';
+function foreignSetting(workspace: Workspace, input: Partial<WorkspaceFields>, maxLifetimeMs: number): string | null {
+	const stored = toSettings(workspace);
+	const differs = ({name}: {readonly name: string}) =>
+		valueAt(input, name) !== undefined && valueAt(input, name) !== valueAt(stored, name);
+	const foreign = allFields.find(field => field.everywhere && differs(field));
+	if (foreign) {
+		return `Only users of all workspaces change the ${lowerFirst(foreign.label)}.`;
 	}
-	if (differs('monthly_quota')) {
-		return 'The quota is the installation’s: only users of all workspaces change it.';
-	}
-	return differs('queue_lifetime_s') && (input.queue_lifetime_s ?? 0) * 1000 > maxLength
-		? `The queue lifetime is at most that of the installation (${maxLength / 1000}s): only users of all workspaces set a longer one.`
-		: null;
+	const isTooLong = differs({name: 'queue_lifetime'}) && (input.queue_lifetime ?? 0) * 1000 > maxLifetimeMs;
+	const max = durationText(maxLifetimeMs);
+	return isTooLong ? `Only users of all workspaces set a queue lifetime of more than ${max}.` : null;
 }
 
 /** With what was typed before something was wrong with it. */
@@ -367,45 +284,14 @@ function settingsForm(
 	topics: readonly Topic[],
 	{form, everywhere}: Pick<Visit, 'form' | 'everywhere'>,
 ): Html {
-	const brand = readBranding(workspace.branding);
-	const isRepeated = form.has('name');
-	const field = (
-		name: string,
-		label: string,
-		stored: string | number | null,
-		more: {hint?: string; placeholder?: string} = {},
-	) => input({name, label, value: isRepeated ? (form.get(name) ?? '') : String(stored ?? ''), ...more});
-	const box = (name: string, label: string, stored: string | null) =>
-		html`<label class="field check"><input type="checkbox" name="${name}"${(isRepeated ? form.has(name) : stored !== null) ? html` checked` : nothing}><span>${label}</span></label>`;
-	const lifetime = workspace.queue_lifetime_s === null ? null : `${workspace.queue_lifetime_s}s`;
-	const fields = html`<div class="grid">
-${field('name', 'Name', workspace.name)}
-${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
-${
-	everywhere
-		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(defaultAttachments.max)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
-		: nothing
-}
-${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
-${field('kept', 'Days that messages are kept', workspace.retention_days, {hint: 'Empty: as long as the installation keeps them'})}
-${field('content', 'Days that their content is kept', workspace.content_days, {hint: 'Variables, subject, attachments'})}
-${field('locale', 'Language', workspace.locale, {placeholder: 'en', hint: 'Where neither send nor contact has one'})}
-${field('timezone', 'Time zone', workspace.timezone, {placeholder: 'Europe/Vienna'})}
-${select(
-	{
-		name: 'topic',
-		label: 'Topic of sends that name none',
-		value: (isRepeated ? form.get('topic') : workspace.default_topic) ?? '',
-	},
-	[...new Set(['', ...topics.map(one => one.code), workspace.default_topic ?? ''])].map(value => ({
-		value,
-		label: value || 'none',
-	})),
-)}
-${field('brand', 'Name for recipients', brand.name, {hint: 'On the unsubscribe page'})}
-${field('logo', 'Logo', brand.logoUrl, {placeholder: 'https://shop.example/logo.png'})}
-${field('colour', 'Colour', brand.accent, {placeholder: '#2f5bd7'})}
-${field('support', 'Support address', brand.supportEmail, {placeholder: 'help@shop.example'})}
-</div><div class="actions">${box('opens', 'Record opens', workspace.track_opens_at)}${box('clicks', 'Record clicks', workspace.track_clicks_at)}</div>`;
-	return html`<div class="card stack">${act({to: `/workspaces/${workspace.id}`, label: 'Save', fields})}</div>`;
+	const fields = fieldInputs(
+		allFields.filter(field => everywhere || !field.everywhere),
+		{
+			values: {name: workspace.name, ...toSettings(workspace)},
+			typed: form,
+			choices: {default_topic: topics.map(({code}) => code)},
+		},
+	);
+	const grid = html`<div class="grid">${fields}</div>`;
+	return html`<div class="card stack">${act({to: `${path}/${workspace.id}`, label: 'Save', fields: grid})}</div>`;
 }

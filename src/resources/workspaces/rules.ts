@@ -1,15 +1,16 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
-import {type Branding, readBranding, writeBranding} from '../../mail/branding.ts';
+import {readBranding, writeBranding} from '../../mail/branding.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {withPasswords} from '../../mail/route.ts';
-import {changeLimits, type LimitName} from '../../mail/workspace-limits.ts';
+import {changeLimits} from '../../mail/workspace-limits.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {forgetFigures} from '../../store/reputation.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {recordAct} from '../audit/store.ts';
 import {Refused} from '../operation.ts';
 import {lookUpTopic} from '../topics/store.ts';
+import type {WorkspaceFields} from './settings.ts';
 import {
 	findWorkspace,
 	findWorkspaceByName,
@@ -19,24 +20,10 @@ import {
 	type WorkspaceChanges,
 } from './store.ts';
 
-/** The settings of a workspace. `null` resets one to its default. */
-export type WorkspaceInput = Pick<Workspace, 'name'> &
-	Partial<
-		Pick<
-			Workspace,
-			| ('locale' | 'timezone' | 'monthly_quota' | 'queue_lifetime_s' | 'source_pool' | 'default_topic')
-			| ('retention_days' | 'content_days' | 'max_attachments' | 'max_attachment_bytes')
-		>
-	> & {
-		readonly track_opens?: boolean;
-		readonly track_clicks?: boolean;
-		/** The text that `parseRoute` reads, with unencrypted passwords. */
-		readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
-		/** The branding of its hosted pages. Absent fields remain unchanged. */
-		readonly branding?: Partial<Branding>;
-		/** Its limits. Absent ones remain unchanged, and `null` restores the default. */
-		readonly limits?: {readonly [Name in LimitName]?: number | null};
-	};
+/** The input of a workspace. Its route is not sealed yet: it has unencrypted passwords. */
+export type WorkspaceInput = Omit<WorkspaceFields, 'route'> & {
+	readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
+};
 
 // `src/resources` is the administration code that the API, the CLI and the dashboard share: workspaces, templates,
 // webhooks, the queue, CSV files and human-readable texts. It relies on `src/store` for the data and on `src/resources` for
@@ -203,12 +190,13 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 
 function toChanges(
 	id: string,
-	{track_opens, track_clicks, route, branding, limits, ...plain}: Partial<WorkspaceInput>,
+	{track_opens, track_clicks, queue_lifetime, route, branding, limits, ...plain}: Partial<WorkspaceInput>,
 	before: Pick<Workspace, 'branding' | 'limits'> | undefined,
 	now: string,
 ): WorkspaceChanges {
 	return {
 		...plain,
+		...(queue_lifetime !== undefined && {queue_lifetime_s: queue_lifetime}),
 		...(track_opens !== undefined && {track_opens_at: track_opens ? now : null}),
 		...(track_clicks !== undefined && {track_clicks_at: track_clicks ? now : null}),
 		...(route !== undefined && {

@@ -58,7 +58,7 @@ journey(
 
 		await go('Workspaces');
 		await openRow(workspace);
-		await choose('Topic of sends that name none', 'product');
+		await choose('Default topic', 'product');
 		await press('Save');
 		await page.getByText('Saved.').waitFor();
 		await suitsAll(page);

@@ -82,6 +82,8 @@ workspaces:
       locale: x x
       monthly_quota: -1
       colour: red
+      route: nowhere
+      branding: {accent: red, logo_url: 'http://a.example/'}
     keys:
       - {name: a, mode: live, scopes: [root]}
       - name: '' # Nothing
@@ -91,8 +93,11 @@ workspaces:
 			'line 4: workspaces[0].settings.locale must be a BCP-47 language tag such as en or de-AT',
 			'line 5: workspaces[0].settings.monthly_quota must be >= 0',
 			'line 6: workspaces[0].settings.colour is not a known field',
-			`line 8: workspaces[0].keys[0].scopes[0] must be one of ${scopes.join(', ')}`,
-			'line 9: workspaces[0].keys[1].name must have 1 to 200 characters and no leading or trailing spaces',
+			'line 7: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
+			'line 8: workspaces[0].settings.branding.logo_url must be an https URL of an image',
+			'line 8: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
+			`line 10: workspaces[0].keys[0].scopes[0] must be one of ${scopes.join(', ')}`,
+			'line 11: workspaces[0].keys[1].name must have 1 to 200 characters and no leading or trailing spaces',
 		],
 	);
 });
@@ -110,7 +115,6 @@ test('reports errors beyond the schema too', t => {
 		faultsOf(`version: 1
 workspaces:
   - name: a
-    settings: {route: nowhere, branding: {accent: red, logo_url: 'http://a.example/'}}
     domains:
       - name: a.example
       - name: A.example
@@ -127,18 +131,15 @@ workspaces:
   - name: a
 `),
 		[
-			'line 4: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
-			'line 4: workspaces[0].settings.branding.logo_url must be an https URL of an image',
-			'line 4: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
-			'line 7: workspaces[0].domains[1] is a duplicate',
-			'line 8: workspaces[0].domains[2].name must be a full name such as shop.example',
-			'line 9: workspaces[0].domains[3].return_path_domain must be a host below b.example, such as bounce.b.example',
-			'line 12: workspaces[0].senders[1] is a duplicate',
-			'line 13: workspaces[0].senders[2].address requires c.example in domains',
-			'line 14: workspaces[0].topics[1] is a duplicate',
-			'line 17: workspaces[0].keys[1].rate_limit must be requests/seconds such as 6000/60, or 0 for no limit',
-			'line 17: workspaces[0].keys[1] is a duplicate',
-			'line 18: workspaces[1] is a duplicate',
+			'line 6: workspaces[0].domains[1] is a duplicate',
+			'line 7: workspaces[0].domains[2].name must be a full name such as shop.example',
+			'line 8: workspaces[0].domains[3].return_path_domain must be a host below b.example, such as bounce.b.example',
+			'line 11: workspaces[0].senders[1] is a duplicate',
+			'line 12: workspaces[0].senders[2].address requires c.example in domains',
+			'line 13: workspaces[0].topics[1] is a duplicate',
+			'line 16: workspaces[0].keys[1].rate_limit must be requests/seconds such as 6000/60, or 0 for no limit',
+			'line 16: workspaces[0].keys[1] is a duplicate',
+			'line 17: workspaces[1] is a duplicate',
 		],
 	);
 });

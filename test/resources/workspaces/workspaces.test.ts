@@ -34,7 +34,7 @@ sqliteTest(test, 'changes and resets settings of a workspace, but refuses a name
 	]);
 	const change = (input: Parameters<typeof changeWorkspace>[3]) =>
 		store.writer.transaction(trx => changeWorkspace(trx, tools, id as string, input));
-	t.like(await change({monthly_quota: 5, queue_lifetime_s: 3600, timezone: 'Europe/Vienna'}), {
+	t.like(await change({monthly_quota: 5, queue_lifetime: 3600, timezone: 'Europe/Vienna'}), {
 		monthly_quota: 5,
 		queue_lifetime_s: 3600,
 		timezone: 'Europe/Vienna',
