@@ -154,7 +154,7 @@ function fieldInput(
 	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
 ): Html {
 	if (kind === 'flag') {
-		return checkbox(name, 'true', html`${label}${hint ? html`<small>${hint}</small>` : null}`, value === 'true');
+		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
 	}
 	if (words) {
 		const options = new Set([value, ...words].filter(word => word !== ''));

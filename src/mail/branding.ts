@@ -1,7 +1,7 @@
 import {parseAddress, parseDomain} from './address.ts';
 
 /** The appearance of a workspace's hosted pages. `null` stands for the default. */
-export type Branding = {
+type Branding = {
 	/** Shown instead of the workspace's name. */
 	readonly name: string | null;
 	/** The https URL of an image. */

@@ -1,4 +1,5 @@
 import type {TObject, TSchema} from 'typebox';
+import {size as sizeParser} from '../config/parsers.ts';
 import {durationText, parseDuration} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {type FormatName, formats} from './formats.ts';
@@ -61,14 +62,14 @@ export type Field = Omit<Annotation, 'label' | 'description'> & {
 	readonly name: string;
 	readonly label: string;
 	readonly description: string;
-	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size' | 'list';
+	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size';
 	readonly isRequired: boolean;
 	readonly isNullable: boolean;
 	/** The schema of a value that is not `null`. */
 	readonly schema: Keywords;
 };
 
-/** Returns the fields of an input, with those of nested objects, in the order of the schema. */
+/** Returns the fields of an input, with those of nested objects, in the order of the schema. It has no lists yet. */
 export function listFields(input: TSchema, path = ''): Field[] {
 	const {properties = {}, required = []} = input as Partial<TObject>;
 	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, whole]) => {
@@ -108,8 +109,6 @@ function toKind({type, enum: words, format}: Keywords, {unit}: Pick<Annotation, 
 			return 'flag';
 		case 'integer':
 			return unit === 'seconds' ? 'duration' : unit === 'octets' ? 'size' : 'count';
-		case 'array':
-			return 'list';
 		default:
 			return format === 'description' ? 'long text' : 'text';
 	}
@@ -117,6 +116,8 @@ function toKind({type, enum: words, format}: Keywords, {unit}: Pick<Annotation, 
 
 /** A value, or a clause that says what is wrong with the text: `must be …`. */
 type Parsed = {readonly ok: true; readonly value: unknown} | {readonly ok: false; readonly problem: string};
+
+const parseSize = sizeParser();
 
 /** Reads a field from a text, as an option or a form has it. */
 export function parseField({kind, schema, normalize}: Field, text: string): Parsed {
@@ -136,7 +137,8 @@ export function parseField({kind, schema, normalize}: Field, text: string): Pars
 			return accept(seconds, isInRange(seconds) ? null : 'must be a duration such as 90s, 5m, 36h or 4d');
 		}
 		case 'size': {
-			const octets = parseSize(text) ?? -1;
+			const size = parseSize(text, '');
+			const octets = size.ok ? size.value : -1;
 			const isTooLarge = octets > maximum;
 			const problem = isTooLarge
 				? `must be at most ${sizeText(maximum)}`
@@ -178,12 +180,6 @@ const units: ReadonlyArray<readonly [string, number]> = [
 	['KiB', 1024],
 	['', 1],
 ];
-
-function parseSize(text: string): number | undefined {
-	const [, digits, suffix = ''] = /^(\d{1,12})([KMG]iB)?$/.exec(text) ?? [];
-	const [, octets = 1] = units.find(([unit]) => unit === suffix) ?? [];
-	return digits === undefined ? undefined : Number(digits) * octets;
-}
 
 function sizeText(octets: number): string {
 	const [unit, length] = units.find(([, length]) => octets % length === 0) ?? ['', 1];

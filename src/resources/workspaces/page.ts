@@ -108,7 +108,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			['Paused', workspace.paused_at && time(workspace.paused_at, now)],
 			['Why', workspace.pause_reason && name(workspace.pause_reason)],
 			['Accepted this month', count(used)],
-			['Quota of a month', quotaText(workspace)],
+			['Monthly quota', quotaText(workspace)],
 			[
 				'Used',
 				share === null

@@ -30,7 +30,7 @@ const branding = {
 	accent: field(optionalOrNull(Type.String({format: 'accent'})), {
 		label: 'Brand color',
 		option: 'brand-color <#rrggbb>',
-		description: 'Accent color of its hosted pages.',
+		description: 'Accent color of its hosted pages, such as #0a7d4f.',
 		normalize: validAccent,
 	}),
 	support_email: field(optionalOrNull(Type.String({format: 'email'})), {
@@ -44,13 +44,13 @@ const settings = {
 	locale: field(optionalOrNull(Type.String({format: 'locale'})), {
 		label: 'Language',
 		option: 'locale <tag>',
-		description: 'Default language, if neither the send nor the contact sets one.',
+		description: 'Default language, such as de-AT, if neither the send nor the contact sets one.',
 		normalize: canonicalLocale,
 	}),
 	timezone: field(optionalOrNull(Type.String({format: 'timezone'})), {
 		label: 'Time zone',
 		option: 'timezone <zone>',
-		description: 'Default time zone of dates, if neither the send nor the contact sets one.',
+		description: 'Default time zone, such as Europe/Vienna, if neither the send nor the contact sets one.',
 	}),
 	monthly_quota: field(optionalOrNull(Type.Integer({minimum: 0, maximum: maxNumber})), {
 		description: 'Messages accepted per calendar month.',
