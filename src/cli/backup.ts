@@ -86,7 +86,7 @@ function sqliteSource(session: Session): Source {
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
 			const [{openStoreOf}, {readSecrets: secretsOf}] = await Promise.all([
-				import('./session.ts'),
+				import('./open-store.ts'),
 				import('../store/data-folder/open.ts'),
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});

@@ -105,7 +105,7 @@ export function thisCommand(): string {
 export function migrateCommand(command: CliCommand): void {
 	command.sample('mailctl migrate').does(
 		async session => {
-			const {migrateStore} = await import('./session.ts');
+			const {migrateStore} = await import('./open-store.ts');
 			const applied = await migrateStore(session.storeSettings());
 			session.show({applied}, () => [
 				...applied.map(name => `applied ${name}`),

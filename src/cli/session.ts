@@ -1,7 +1,6 @@
 import {randomBytes} from 'node:crypto';
-import {existsSync} from 'node:fs';
 import {hostname} from 'node:os';
-import {join, relative, resolve} from 'node:path';
+import {join} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
@@ -27,88 +26,22 @@ import {
 } from '../resources/workspaces/store.ts';
 import {readDaemonFile} from '../store/data-folder/daemon-file.ts';
 import {
-	finishRestore,
-	isRestored,
 	lacksStore,
 	openDataDir,
 	readUsedWorkspace,
 	refuseLostStore,
 	usedWorkspaceFile,
 } from '../store/data-folder/data-dir.ts';
-import {ensureSecrets, lockData, readSecrets, refuseBesideOthers, storeFile} from '../store/data-folder/open.ts';
-import {migrate, type SchemaState, schemaState, tooOldHint} from '../store/engine/migrate.ts';
+import {readSecrets} from '../store/data-folder/open.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
-import {openStore, type Store} from '../store/store.ts';
+import type {Store} from '../store/store.ts';
 import {CliError, userName} from './fault.ts';
+import {noStore, openStoreOf} from './open-store.ts';
 import {Progress, Terminal} from './terminal.ts';
 import {type Noun, toLines, toTable} from './terminal-text.ts';
-
-/**
- * Opens the store, beside a running daemon or without one. With `makesStore`, an empty store gets its tables; with
- * `anyAge`, a store of an older version is accepted, because it will only be copied.
- */
-export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
-	const store = await openAt(settings);
-	try {
-		const state = await schemaState(store.database);
-		refuseForeign(state);
-		if (state === 'empty') {
-			if (!makesStore) {
-				throw noStore(settings);
-			}
-			await migrate(store.database);
-		} else if (state === 'older' && !anyAge) {
-			throw new CliError(
-				'config',
-				'the store was created by an older version',
-				'stop the daemon and run mailctl migrate',
-			);
-		}
-		return store;
-	} catch (error) {
-		await store.close();
-		throw error;
-	}
-}
-
-/** Applies the missing migrations and returns their names. */
-export async function migrateStore(settings: Settings): Promise<string[]> {
-	const store = await openAt(settings);
-	try {
-		refuseForeign(await schemaState(store.database));
-		return await migrate(store.database, {
-			beforeBreaking: refuseBesideOthers,
-			beforeCommit: async trx => void (await ensureSecrets(trx, settings)),
-		});
-	} finally {
-		await store.close();
-	}
-}
-
-async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
-	if (databaseUrl !== null) {
-		return await openStore({url: databaseUrl}, {isPatient: true});
-	}
-	if (isRestored(dataDir)) {
-		const unlock = await lockData(dataDir);
-		finishRestore(dataDir);
-		await unlock();
-	}
-	return await openStore({file: storeFile(dataDir)});
-}
-
-/** Throws CliError for a store that this version can neither use nor migrate. */
-function refuseForeign(state: SchemaState): void {
-	if (state === 'tooOld') {
-		throw new CliError('config', 'the store was created by a version that is too old', tooOldHint);
-	}
-	if (state === 'newer') {
-		throw new CliError('config', 'the store was created by a newer version', 'install that version again');
-	}
-}
 
 /**
  * Finds running daemons: with SQLite by the lock of the data folder, with PostgreSQL by the heartbeats of the nodes.
@@ -401,24 +334,6 @@ export function pacedWriter(writer: Writer, {monotonic}: Pick<Clock, 'monotonic'
 			}
 		},
 	};
-}
-
-/**
- * The error for a missing store. Only commands that prepare a first message create one: otherwise the user is probably
- * in the wrong folder or may not read it.
- */
-export function noStore({databaseUrl, dataDir}: Settings): CliError {
-	if (databaseUrl !== null) {
-		const wrong = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';
-		return new CliError('unavailable', wrong, 'fix the URL, or create a store with mailctl init');
-	}
-	const below = relative('', dataDir);
-	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
-	const fix =
-		dataDir === resolve('data') && existsSync(systemFile)
-			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
-			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init creates a store)';
-	return new CliError('unavailable', wrong, fix);
 }
 
 /** Finds a workspace by id, unique prefix or name. Throws bad data (65). */

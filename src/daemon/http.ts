@@ -20,9 +20,9 @@ import {policyRoutes} from '../hosted/mta-sts.ts';
 import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
+import {acceptInbound} from '../inbound/accept-inbound.ts';
 import {OurDomains} from '../inbound/addressee.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
-import {acceptInbound} from '../inbound/take-in.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createResolver} from '../net/resolver.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
@@ -313,7 +313,7 @@ function createProviderIntake(
 		writer,
 		vault,
 		client,
-		takeIn: coming => acceptInbound({writer, node, clock}, coming),
+		acceptMessage: coming => acceptInbound({writer, node, clock}, coming),
 		wake,
 		clock,
 	});

@@ -6,6 +6,7 @@ import {LRUCache} from 'lru-cache';
 import {createLinks, type Links} from '../compose/links/links.ts';
 import {linkBase} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
+import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/accept-inbound.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
 import {type Asking, askDns} from '../inbound/dns-answers.ts';
 import type {Round, Skipped} from '../inbound/imap-folder.ts';
@@ -15,7 +16,6 @@ import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-read
 import {createMailbox, MailboxFollower, mailboxProblem, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {toReceived} from '../inbound/received.ts';
-import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {entryPoint} from '../kit/program-files.ts';
@@ -212,7 +212,7 @@ export class Inbound {
 			tls: this.#tls(),
 			judge: address => judgeAddressee(judging, address),
 			allowances: new Allowances({each: settings.inboundAllowance, untilRead: () => this.#untilRead(), clock}),
-			takeIn: mail => this.#takeIn(mail),
+			acceptMessage: mail => this.#acceptMessage(mail),
 			hasDisk: hasSpace,
 			observer: {...observer, inboundTaken: mail => this.#onAccepted(mail)},
 		});
@@ -262,7 +262,7 @@ export class Inbound {
 		await Promise.all(Object.values(this.#readers).map(reader => reader.stop()));
 	}
 
-	async #takeIn(mail: Parameters<AcceptInbound>[0]): Promise<Accepted> {
+	async #acceptMessage(mail: Parameters<AcceptInbound>[0]): Promise<Accepted> {
 		const {store, boot, clock} = this.#context;
 		return await acceptInbound({writer: store.writer, node: boot, clock}, mail);
 	}
@@ -270,7 +270,7 @@ export class Inbound {
 	/** Stores a message found in the mailbox. */
 	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Accepted> {
 		const turn: ReadingTurn = {precedence: precedence.expected, turn: 'mailbox'};
-		const stored = await this.#takeIn({raw, source, mailFrom, rcptTo: [], turn});
+		const stored = await this.#acceptMessage({raw, source, mailFrom, rcptTo: [], turn});
 		this.wake();
 		return stored;
 	}
@@ -310,7 +310,7 @@ const minWaitMs = 10_000;
 /** Polls MAILCTL_BOUNCE_MAILBOX from now on. Returns `null` if it is not set. */
 function startMailboxPolling(
 	{settings, store, hasSpace, clock, observer: {logger, storeFailed}}: Context,
-	takeIn: (message: FoundMail) => Promise<Accepted>,
+	acceptMessage: (message: FoundMail) => Promise<Accepted>,
 ) {
 	const {bounceMailbox: mailbox, bounceMailboxInterval} = settings;
 	if (mailbox === null) {
@@ -375,13 +375,13 @@ function startMailboxPolling(
 
 	const follower = new MailboxFollower({
 		mailbox: createMailbox(mailbox, {
-			async takeIn(message) {
+			async acceptMessage(message) {
 				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
 					ofStore.add(full); // This is logged already and is not the mailbox's error.
 					throw full;
 				}
-				return await inStore(takeIn(message));
+				return await inStore(acceptMessage(message));
 			},
 			ca: extraCa(settings),
 			checkpoint: {

@@ -1,8 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import type {Logger} from 'pino';
 import type {PolicyFailure} from '../deliver/sts-policies.ts';
+import {shortKey} from '../inbound/accept-inbound.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
-import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
 import {type AttemptResult, isLoginRefusal, type Outcome} from '../mail/outcome.ts';
 import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';

@@ -1,6 +1,6 @@
 import type {ImapFlow} from 'imapflow';
+import {type Accepted, takeAll} from './accept-inbound.ts';
 import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
-import {type Accepted, takeAll} from './take-in.ts';
 
 /** A message that the server does not return. `imapFault` describes the error. */
 export type Skipped = {readonly uid: number; readonly error: unknown};
@@ -39,13 +39,13 @@ const failedAt = <Thrown>(error: Thrown, command: FailedCommand): Thrown =>
 
 type TakeNewOptions = {
 	readonly checkpoint: Checkpoint;
-	readonly takeIn: (found: FoundMail) => Promise<Accepted>;
+	readonly acceptMessage: (found: FoundMail) => Promise<Accepted>;
 	/** Stops between two batches. */
 	readonly signal: AbortSignal;
 };
 
 /** One pass over one connection. */
-type Pass = Pick<TakeNewOptions, 'takeIn'> & {
+type Pass = Pick<TakeNewOptions, 'acceptMessage'> & {
 	readonly client: ImapFlow;
 	readonly round: Counting;
 	/** Whether the server has returned a message. If so, a refusal is the fault of the refused message. */
@@ -86,11 +86,11 @@ export class FolderReader {
 	 * Otherwise everything is read again, and known messages are recognized. Messages are on stable storage before the
 	 * checkpoint moves.
 	 */
-	async takeNew(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
+	async takeNew(client: ImapFlow, {checkpoint, acceptMessage, signal}: TakeNewOptions): Promise<Round> {
 		const validity = toValidity(client);
 		this.#noteLoss(validity);
 		const uids = await uidsAfter(client, uidIn(await checkpoint.load(), validity));
-		const pass: Pass = {client, takeIn, round: newRound(), hasReturnedMessage: false};
+		const pass: Pass = {client, acceptMessage, round: newRound(), hasReturnedMessage: false};
 		for (let at = 0; at < uids.length && !signal.aborted; at += messagesAtOnce) {
 			const some = uids.slice(at, at + messagesAtOnce);
 			const skipped = await this.#takeSome(pass, some);
@@ -179,7 +179,7 @@ export class FolderReader {
 	/** Fetches messages with one command and stores them. */
 	async #take(pass: Pass, uids: readonly number[]): Promise<Fetched> {
 		const fetched: Fetched = {got: new Set(), refusal: null, isAnswered: false};
-		for await (const {mail, accepted} of takeAll(this.#fetch(pass.client, uids, fetched), pass.takeIn)) {
+		for await (const {mail, accepted} of takeAll(this.#fetch(pass.client, uids, fetched), pass.acceptMessage)) {
 			fetched.got.add(mail.uid);
 			count(pass.round, mail.found, accepted);
 		}

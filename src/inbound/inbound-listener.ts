@@ -12,8 +12,8 @@ import {
 	type Session,
 	SmtpListener,
 } from '../net/smtp-listener.ts';
+import {type Accepted, type AcceptInbound, shortKey} from './accept-inbound.ts';
 import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
-import {type Accepted, type AcceptInbound, shortKey} from './take-in.ts';
 
 /** A message that the listener accepted with 250. */
 export type ReceivedMail = {
@@ -41,7 +41,7 @@ export type InboundListenerOptions = ListenerOptions & {
 	/** Judges the address of a RCPT command. Rejects if the store cannot be read. */
 	readonly judge: (address: string) => Promise<Judged>;
 	readonly allowances: Allowances;
-	readonly takeIn: AcceptInbound;
+	readonly acceptMessage: AcceptInbound;
 	readonly observer: InboundObserver;
 	readonly limits?: Partial<ListenerLimits>;
 };
@@ -135,7 +135,7 @@ export class InboundListener extends SmtpListener<State> {
 		share: MailShare,
 		{envelope, secure, tlsOptions, remoteAddress, hostNameAppearsAs}: SMTPServerSession,
 	): Promise<string | Error> {
-		const {observer, ourNames, takeIn} = this.options;
+		const {observer, ourNames, acceptMessage} = this.options;
 		const roles = [...new Set(addressees.map(({role}) => role))];
 		const received = {
 			client,
@@ -155,7 +155,7 @@ export class InboundListener extends SmtpListener<State> {
 			observer.inboundTaken({...received, accepted: null});
 			return '2.6.0 Dropped: mail loop detected';
 		}
-		const accepted = await takeIn({
+		const accepted = await acceptMessage({
 			raw,
 			source: 'smtp',
 			mailFrom: envelope.mailFrom ? envelope.mailFrom.address : '',

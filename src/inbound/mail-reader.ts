@@ -1,7 +1,7 @@
 import {ForeignWork, type ForeignWorkOptions} from '../kit/foreign-work.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {unjudged, unreadLetter} from '../mail/received.ts';
-import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
+import {type Envelope, type InboundMail, noClues, type Reading} from '../mail/report.ts';
 import type {DnsAnswers, Question} from '../net/dns.ts';
 
 /** A job of the thread: a message, a provider's event, or the beginning of a message that may need DNS lookups. */
@@ -98,13 +98,12 @@ export class MailReader {
 
 /** Returns the reading for a message that cannot be read. The workspace still receives it, without its content. */
 export function unreadable({message}: UnreadableError): Reading {
-	const clues = {
-		addressees: [],
-		envelopeIds: [],
-		refs: [],
-		messageIds: [],
-		returnPaths: [],
-		unsubscribeAddresses: [],
+	return {
+		kind: 'other',
+		reports: [],
+		clues: noClues,
+		fault: message,
+		message: unreadLetter(message),
+		verdicts: unjudged,
 	};
-	return {kind: 'other', reports: [], clues, fault: message, message: unreadLetter(message), verdicts: unjudged};
 }

@@ -7,9 +7,9 @@ import {inTime} from '../kit/clock.ts';
 import {unprintable} from '../kit/text.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/relay-url.ts';
+import {type Accepted, takeAll} from './accept-inbound.ts';
 import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type Round} from './imap-folder.ts';
 import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mail-files.ts';
-import {type Accepted, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
 	/** Reports that the mailbox was read. `isWorking` is false until a mailbox that hung also responds after a rest. */
@@ -23,7 +23,7 @@ type MailboxObserver = {
 };
 
 type MailboxOptions = {
-	readonly takeIn: (found: FoundMail) => Promise<Accepted>;
+	readonly acceptMessage: (found: FoundMail) => Promise<Accepted>;
 	readonly checkpoint: Checkpoint;
 	/** PEM of authorities to trust in addition to the public ones. */
 	readonly ca: string | null;
@@ -41,16 +41,16 @@ export function mailboxProblem(error: unknown, mailbox: BounceMailbox): MailboxP
 	return mailbox.kind === 'imap' ? imapProblem(error, mailbox) : maildirProblem(error, mailbox.path);
 }
 
-function noting(takeIn: MailboxOptions['takeIn'], more: () => void): MailboxOptions['takeIn'] {
+function noting(acceptMessage: MailboxOptions['acceptMessage'], more: () => void): MailboxOptions['acceptMessage'] {
 	return async found => {
 		more();
-		return await takeIn(found).finally(more);
+		return await acceptMessage(found).finally(more);
 	};
 }
 
 const lookMs = 1000;
 
-function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOptions): Mailbox {
+function imapMailbox(mailbox: ImapMailbox, {acceptMessage, checkpoint, ca}: MailboxOptions): Mailbox {
 	const reader = new FolderReader();
 	return {
 		async open(wake, signal) {
@@ -69,7 +69,11 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 						received = now;
 					}, lookMs);
 					try {
-						return await reader.takeNew(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop});
+						return await reader.takeNew(client, {
+							checkpoint,
+							acceptMessage: noting(acceptMessage, more),
+							signal: stop,
+						});
 					} finally {
 						clearInterval(watch);
 					}
@@ -86,7 +90,7 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 /** Errors of the folder itself, which are reported when it is read. */
 const ofFolder: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
 
-function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}: MailboxOptions): Mailbox {
+function maildirMailbox(folder: string, {acceptMessage, observer, watch = watchFolder}: MailboxOptions): Mailbox {
 	let isReported = false;
 
 	function unwatched(error: unknown): void {
@@ -117,7 +121,7 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 					const round = newRound();
 					for await (const {mail, accepted} of takeAll(
 						newMails(folder, signal, observer),
-						noting(takeIn, more),
+						noting(acceptMessage, more),
 					)) {
 						await putAside(folder, mail.name);
 						count(round, mail.found, accepted);

@@ -17,12 +17,12 @@ import {
 } from '../resources/smarthosts/store.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
+import {type Accepted, digestInbound} from './accept-inbound.ts';
 import {OwnerBatches} from './owner-batches.ts';
 import type {Fields, Incoming} from './providers/provider.ts';
 import {providers} from './providers/providers.ts';
 import {eventBytes, type StoredEvent} from './providers/read-event.ts';
 import {readSns, type SnsMessage} from './providers/ses.ts';
-import {type Accepted, digestInbound} from './take-in.ts';
 
 /** Stores what arrived. Resolves once it is on stable storage. */
 type AcceptEvents = (coming: {
@@ -40,7 +40,7 @@ type IntakeOptions = {
 	readonly writer: Writer;
 	readonly vault: Vault;
 	readonly client: Pick<ProviderClient, 'ask'>;
-	readonly takeIn: AcceptEvents;
+	readonly acceptMessage: AcceptEvents;
 	/** Called when stored events are waiting to be read. */
 	readonly wake: () => void;
 	readonly clock: Pick<Clock, 'now' | 'monotonic'>;
@@ -189,7 +189,7 @@ export class ProviderIntake {
 	/** `once` makes a post with one event unique. Another post with it is refused unless it has the same event. */
 	async #store(smarthost: Smarthost, events: readonly Fields[] | null, once?: string): Promise<TakenEnd> {
 		const {id, provider, workspace_id: workspaceId, takes} = smarthost;
-		const {takeIn, wake, writer, clock} = this.#options;
+		const {acceptMessage, wake, writer, clock} = this.#options;
 		const texts = events && toTexts(events.map(event => ({provider, workspace: workspaceId, takes, event})));
 		if (texts === null || (once !== undefined && texts.length > 1)) {
 			return 'unreadable';
@@ -206,7 +206,7 @@ export class ProviderIntake {
 			...(once !== undefined && {once}),
 		} as const;
 		const results = await Promise.all(
-			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => takeIn({raw, ...own}))),
+			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => acceptMessage({raw, ...own}))),
 		);
 		// The provider may repeat an event if it does not know that it was stored.
 		if (once !== undefined && !(await this.#areStored(results, texts))) {

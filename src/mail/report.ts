@@ -73,6 +73,16 @@ export type Clues = {
 	readonly providerIds?: readonly string[];
 };
 
+/** The clues of a message that has none. */
+export const noClues: Clues = {
+	addressees: [],
+	envelopeIds: [],
+	refs: [],
+	messageIds: [],
+	returnPaths: [],
+	unsubscribeAddresses: [],
+};
+
 /** The envelope of an incoming message, on which SPF is evaluated. */
 export type Envelope = Pick<StoredInbound, 'client' | 'helo' | 'mailFrom'>;
 

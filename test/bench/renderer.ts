@@ -4,7 +4,7 @@ import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {createLinks} from '../../src/compose/links/links.ts';
 import {compileVariant, type VariantSource} from '../../src/compose/render/compile.ts';
 import {createRenderer} from '../../src/compose/render/render.ts';
-import {MessageMaker} from '../../src/daemon/threads/make.ts';
+import {MessageComposer} from '../../src/daemon/threads/make.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
 import type {MakeJob, MakeResult} from '../../src/queue/renderers.ts';
@@ -35,7 +35,7 @@ async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => Make
 		throw new Error(JSON.stringify(compiled.violations));
 	}
 	const keys = {current: 1, keys: {1: Buffer.alloc(32, 7)}};
-	const maker = new MessageMaker({
+	const maker = new MessageComposer({
 		links: createLinks({keys, publicUrl: 'https://mail.example', random: pooledRandom()}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: 90 * 86_400_000,

@@ -50,7 +50,7 @@ test('finishes without yielding to a daemon beside it', async t => {
 		tools: {clock, newId: createIdSource(systemClock)},
 	} as unknown as Session;
 	const intake = await startIntake(session, []);
-	await intake.takeIn(foundMail('file', Buffer.from('Subject: hello\r\n\r\nhello\r\n'), 26));
+	await intake.acceptMessage(foundMail('file', Buffer.from('Subject: hello\r\n\r\nhello\r\n'), 26));
 	t.is(await intake.end(), undefined);
 	t.like(intake.counts, {taken: 1, other: 1, unmatched: 1, waiting: 0});
 });

@@ -2,7 +2,7 @@ import {createHash, randomBytes} from 'node:crypto';
 import {createLinks} from '../../src/compose/links/links.ts';
 import {findCandidates} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import type {Clues, Reading, Report, StoredInbound} from '../../src/mail/report.ts';
+import {type Clues, noClues, type Reading, type Report, type StoredInbound} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from './messages.ts';
@@ -20,10 +20,6 @@ export const strangersLinks = createLinks({
 });
 
 export const reportWrite = createReportWrite(eventWriter, {retentionDays: () => 90});
-
-export const noClues: Clues = {
-	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},
-};
 
 export const hard: Report = {
 	recipient: 'ada@a.test',

@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {acceptInbound} from '../../src/inbound/accept-inbound.ts';
 import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
 import {readReport} from '../../src/inbound/reports/read-report.ts';
-import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {countUnread} from '../../src/resources/received/inbound-store.ts';

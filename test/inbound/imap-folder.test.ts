@@ -26,8 +26,8 @@ test('does not skip messages that were not fetched before the connection was los
 			client.mailbox = false;
 		},
 	};
-	const takeIn = async () => ({id: 'x', isNew: true});
-	const options = {checkpoint, takeIn, signal: new AbortController().signal};
+	const acceptMessage = async () => ({id: 'x', isNew: true});
+	const options = {checkpoint, acceptMessage, signal: new AbortController().signal};
 	const read = () => new FolderReader().takeNew(client as unknown as ImapFlow, options);
 	await t.throwsAsync(read(), {message: 'the connection was lost'});
 	t.deepEqual(saved, ['7:100']);
@@ -40,7 +40,7 @@ async function startFolder(t: ExecutionContext) {
 	const reader = new FolderReader();
 	const seen = {subjects: [] as string[], position: null as string | null, skipped: [] as Skipped[]};
 	const options = {
-		async takeIn({raw}: FoundMail) {
+		async acceptMessage({raw}: FoundMail) {
 			const id = createHash('sha256').update(raw).digest('hex');
 			const subject = /^Subject: (.*)\r$/m.exec(raw.toString())?.[1] ?? '';
 			const isNew = !seen.subjects.includes(subject);

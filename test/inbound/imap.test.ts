@@ -27,7 +27,7 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 	const failures: unknown[] = [];
 	let position: string | null = null;
 	const followed = createMailbox(mailboxOn(server, more), {
-		async takeIn(found) {
+		async acceptMessage(found) {
 			const id = createHash('sha256').update(found.raw).digest('hex');
 			const isNew = !mails.has(id);
 			mails.set(id, found);

@@ -1,9 +1,9 @@
 import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
+import type {AcceptInbound} from '../../src/inbound/accept-inbound.ts';
 import type {Judged} from '../../src/inbound/addressee.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
-import type {AcceptInbound} from '../../src/inbound/take-in.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {Allowances} from '../../src/net/allowances.ts';
 import {anyChar} from '../helpers/any-char.ts';
@@ -42,7 +42,7 @@ async function listening(
 		tls: null,
 		judge,
 		allowances: allowing({mails: 1000, bytes: 200 * 1024 ** 2}),
-		async takeIn(mail) {
+		async acceptMessage(mail) {
 			mails.push({...mail, raw: Buffer.from(mail.raw)});
 			return {id: 'f'.repeat(64), isNew: true};
 		},
@@ -219,7 +219,7 @@ test('replies 451 and continues the session if the store fails', async t => {
 	const {port, refused} = await listening(
 		t,
 		{
-			takeIn: async () => {
+			acceptMessage: async () => {
 				if (failing) {
 					throw new Error('disk full');
 				}
@@ -455,7 +455,7 @@ test('on close, accepts a message in transfer and ends all other sessions', asyn
 		stored = resolve;
 	});
 	const {listener, port, received} = await listening(t, {
-		async takeIn() {
+		async acceptMessage() {
 			await isStored;
 			return {id: 'e'.repeat(64), isNew: true};
 		},
@@ -535,7 +535,7 @@ test('counts bytes as they arrive, across parallel sessions, except those of ref
 test('does not count duplicate or discarded messages', async t => {
 	const {port, mails, listener} = await listening(t, {
 		allowances: allowing({mails: 1, bytes: 1000 * kib}),
-		takeIn: () => Promise.resolve({id: 'f'.repeat(64), isNew: false}),
+		acceptMessage: () => Promise.resolve({id: 'f'.repeat(64), isNew: false}),
 		limits: {mailBytes: 100 * kib},
 	});
 	for (let n = 0; n < 20; n++) {
@@ -575,7 +575,7 @@ test('replies 421 to a command after its session has ended, without checking any
 			ourNames: [],
 			tls: null,
 			judge,
-			takeIn: () => t.fail() as never,
+			acceptMessage: () => t.fail() as never,
 			hasDisk: () => true,
 		},
 		allowances: allowing({mails: 1, bytes: 1}),

@@ -29,7 +29,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 		mailbox: createMailbox(
 			{kind: 'maildir', path: folder},
 			{
-				async takeIn({raw}) {
+				async acceptMessage({raw}) {
 					bodies.push(raw.toString());
 					return {id: String(bodies.length), isNew: true};
 				},

@@ -1,8 +1,8 @@
 import {createHmac} from 'node:crypto';
 import test from 'ava';
+import {acceptInbound} from '../../src/inbound/accept-inbound.ts';
 import {ProviderIntake} from '../../src/inbound/provider-intake.ts';
 import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
-import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {countUnread, countUnreadEvents} from '../../src/resources/received/inbound-store.ts';
@@ -32,7 +32,7 @@ async function intakeOf(store: Store, provider: Smarthost['provider'], workspace
 	const options = {
 		...{reader: store.reader, writer: store.writer, vault: testVault, clock, wake: () => undefined},
 		client: {ask: () => Promise.reject(new Error('nothing is asked'))},
-		async takeIn(coming: Parameters<typeof acceptInbound>[1]) {
+		async acceptMessage(coming: Parameters<typeof acceptInbound>[1]) {
 			together++;
 			most = Math.max(most, together);
 			await gate;

@@ -1,8 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
+import {acceptInbound} from '../../src/inbound/accept-inbound.ts';
 import type {Asking} from '../../src/inbound/dns-answers.ts';
 import {UnfinishedError, UnreadableError} from '../../src/inbound/mail-reader.ts';
 import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
-import {acceptInbound} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {
 	type InboundSource,

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {findCandidates} from '../../src/inbound/reading.ts';
-import type {Clues, Reading, StoredInbound} from '../../src/mail/report.ts';
+import {type Clues, noClues, type Reading, type StoredInbound} from '../../src/mail/report.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {newId} from '../helpers/messages.ts';
-import {hard, links, noClues, reading} from '../helpers/reports.ts';
+import {hard, links, reading} from '../helpers/reports.ts';
 
 const [rcp, other, msg] = [newId('rcp'), newId('rcp'), newId('msg')];
 const ada = 'Ada@a.test';

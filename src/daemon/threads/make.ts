@@ -48,7 +48,7 @@ type Basis = {
  * Renders, composes and signs the message for one recipient. The locale is the send's, else the workspace's, else `en`;
  * the time zone is found likewise. Everything but the signature's time is the same in every attempt.
  */
-export class MessageMaker {
+export class MessageComposer {
 	readonly #options: MakeOptions;
 	readonly #compose = createCompose();
 

@@ -8,7 +8,7 @@ import {joined} from '../../kit/text.ts';
 import {pooledRandom} from '../../mail/ids.ts';
 import {submittedSource} from '../../mail/message.ts';
 import type {MakeJob} from '../../queue/renderers.ts';
-import {type MakeOptions, MessageMaker, type Variant} from './make.ts';
+import {type MakeOptions, MessageComposer, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 
 /** A recipient whose message is rendered again, with everything this requires. */
@@ -35,7 +35,7 @@ export type RemakeResult =
 function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): RemakeResult {
 	const renderer = createRenderer();
 	let content = {subject: '', html: '', text: ''};
-	const maker = new MessageMaker({
+	const composer = new MessageComposer({
 		...options,
 		links: createLinks({keys, publicUrl, random: pooledRandom()}),
 		renderer: {
@@ -51,7 +51,7 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 		},
 		clock: {now: () => now, monotonic: () => 0},
 	});
-	const result = maker.make(job, {variants, signing: signing.map(importSigningKey)});
+	const result = composer.make(job, {variants, signing: signing.map(importSigningKey)});
 	if (!result.ok) {
 		return {ok: false, message: result.unmade.message};
 	}

@@ -19,7 +19,7 @@ import {
 	type ToRenderer,
 } from '../../queue/renderers.ts';
 import type {FeedbackAddresses} from './make.ts';
-import {type Ingredients, MessageMaker, type Variant} from './make.ts';
+import {type Ingredients, MessageComposer, type Variant} from './make.ts';
 
 /**
  * The data with which a renderer is started.
@@ -47,7 +47,7 @@ const {shared, time, ...data} = workerData as RendererData;
 const clock = createSharedClock(time);
 const cells = new Int32Array(shared);
 const port = parentPort as NonNullable<typeof parentPort>;
-const maker = new MessageMaker({
+const composer = new MessageComposer({
 	...data,
 	links: createLinks({keys: data.keys, publicUrl: data.publicUrl, random: pooledRandom()}),
 	renderer: createRenderer(),
@@ -150,7 +150,7 @@ function makeInTime(job: SentJob): MakeResult {
 	Atomics.store(cells, progress.working, 1);
 	try {
 		const ingredients = findIngredients(job);
-		return ingredients.ok ? maker.make(job, ingredients, job.renderMs) : {ok: false, unmade: ingredients.unmade};
+		return ingredients.ok ? composer.make(job, ingredients, job.renderMs) : {ok: false, unmade: ingredients.unmade};
 	} catch (error) {
 		return {
 			ok: false,

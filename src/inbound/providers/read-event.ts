@@ -1,7 +1,7 @@
 import {withoutControls} from '../../kit/text.ts';
 import type {Classify} from '../../mail/bounce.ts';
 import type {OptionalEvent, ProviderName} from '../../mail/provider.ts';
-import type {Clues, Reading, Report} from '../../mail/report.ts';
+import {noClues, type Reading, type Report} from '../../mail/report.ts';
 import {findReason, replyAlone, replyIn} from '../reports/reply.ts';
 import {feedbackActions} from '../reports/sender-mail.ts';
 import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
@@ -42,15 +42,6 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 		workspace,
 	};
 }
-
-const noClues: Clues = {
-	addressees: [],
-	envelopeIds: [],
-	refs: [],
-	messageIds: [],
-	returnPaths: [],
-	unsubscribeAddresses: [],
-};
 
 /** Extracts the codes of a refusal if the provider leaves them in the reply, and reduces the text to the reply. */
 function withReply(event: ProviderEvent): ProviderEvent {

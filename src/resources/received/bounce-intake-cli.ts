@@ -5,6 +5,7 @@ import {openResolver, type Session} from '../../cli/session.ts';
 import {createLinks} from '../../compose/links/links.ts';
 import {loadBounceRules} from '../../config/bounce-rules.ts';
 import type {Settings} from '../../config/settings.ts';
+import {type Accepted, acceptInbound} from '../../inbound/accept-inbound.ts';
 import {askDns} from '../../inbound/dns-answers.ts';
 import type {FoundMail} from '../../inbound/mail-files.ts';
 import {readEvent} from '../../inbound/providers/read-event.ts';
@@ -13,7 +14,6 @@ import {KnownAnswers} from '../../inbound/reports/known-answers.ts';
 import {findSigners, isTrustedBySigner} from '../../inbound/reports/read-inbound.ts';
 import {readReport} from '../../inbound/reports/read-report.ts';
 import {missingAnswers} from '../../inbound/reports/verdicts.ts';
-import {type Accepted, acceptInbound} from '../../inbound/take-in.ts';
 import {systemClocks} from '../../kit/work-limit.ts';
 import {createClassify} from '../../mail/classify-reply.ts';
 import {precedence, type Reading} from '../../mail/report.ts';
@@ -78,7 +78,7 @@ export class Intake {
 	}
 
 	/** Stores a message. */
-	async takeIn({raw, source, mailFrom, isCut}: FoundMail): Promise<Accepted> {
+	async acceptMessage({raw, source, mailFrom, isCut}: FoundMail): Promise<Accepted> {
 		const {clock} = this.#session.tools;
 		const stored = await acceptInbound(
 			{writer: this.#store.writer, node: this.#node, clock},

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {acceptInbound} from '../../src/inbound/take-in.ts';
+import {acceptInbound} from '../../src/inbound/accept-inbound.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {listUnread} from '../../src/resources/received/inbound-store.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -1,0 +1,91 @@
+import {existsSync} from 'node:fs';
+import {relative, resolve} from 'node:path';
+import {systemFile} from '../config/process-env.ts';
+import type {Settings} from '../config/settings.ts';
+import {finishRestore, isRestored} from '../store/data-folder/data-dir.ts';
+import {ensureSecrets, lockData, refuseBesideOthers, storeFile} from '../store/data-folder/open.ts';
+import {migrate, type SchemaState, schemaState, tooOldHint} from '../store/engine/migrate.ts';
+import {openStore, type Store} from '../store/store.ts';
+import {CliError} from './fault.ts';
+
+/**
+ * Opens the store, beside a running daemon or without one. With `makesStore`, an empty store gets its tables; with
+ * `anyAge`, a store of an older version is accepted, because it will only be copied.
+ */
+export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
+	const store = await openAt(settings);
+	try {
+		const state = await schemaState(store.database);
+		refuseForeign(state);
+		if (state === 'empty') {
+			if (!makesStore) {
+				throw noStore(settings);
+			}
+			await migrate(store.database);
+		} else if (state === 'older' && !anyAge) {
+			throw new CliError(
+				'config',
+				'the store was created by an older version',
+				'stop the daemon and run mailctl migrate',
+			);
+		}
+		return store;
+	} catch (error) {
+		await store.close();
+		throw error;
+	}
+}
+
+/** Applies the missing migrations and returns their names. */
+export async function migrateStore(settings: Settings): Promise<string[]> {
+	const store = await openAt(settings);
+	try {
+		refuseForeign(await schemaState(store.database));
+		return await migrate(store.database, {
+			beforeBreaking: refuseBesideOthers,
+			beforeCommit: async trx => void (await ensureSecrets(trx, settings)),
+		});
+	} finally {
+		await store.close();
+	}
+}
+
+async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
+	if (databaseUrl !== null) {
+		return await openStore({url: databaseUrl}, {isPatient: true});
+	}
+	if (isRestored(dataDir)) {
+		const unlock = await lockData(dataDir);
+		finishRestore(dataDir);
+		await unlock();
+	}
+	return await openStore({file: storeFile(dataDir)});
+}
+
+/** Throws CliError for a store that this version can neither use nor migrate. */
+function refuseForeign(state: SchemaState): void {
+	if (state === 'tooOld') {
+		throw new CliError('config', 'the store was created by a version that is too old', tooOldHint);
+	}
+	if (state === 'newer') {
+		throw new CliError('config', 'the store was created by a newer version', 'install that version again');
+	}
+}
+
+/**
+ * The error for a missing store. Only commands that prepare a first message create one: otherwise the user is probably
+ * in the wrong folder or may not read it.
+ */
+export function noStore({databaseUrl, dataDir}: Settings): CliError {
+	if (databaseUrl !== null) {
+		const wrong = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';
+		return new CliError('unavailable', wrong, 'fix the URL, or create a store with mailctl init');
+	}
+	const below = relative('', dataDir);
+	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
+	const fix =
+		dataDir === resolve('data') && existsSync(systemFile)
+			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
+			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init creates a store)';
+	return new CliError('unavailable', wrong, fix);
+}
