@@ -9,7 +9,7 @@ type Sizes = Readonly<Record<string, number>>;
 
 const folders: Sizes = {
 	api: 3_398,
-	cli: 4_169,
+	cli: 4_175,
 	client: 416,
 	compose: 5_380,
 	config: 2_771,
@@ -18,9 +18,9 @@ const folders: Sizes = {
 	deliver: 4_466,
 	doctor: 1_668,
 	hosted: 1_870,
-	inbound: 9_256,
+	inbound: 9_250,
 	kit: 2_381,
-	mail: 4_165,
+	mail: 4_175,
 	net: 2_439,
 	outcome: 3_574,
 	queue: 5_063,
@@ -46,14 +46,14 @@ const folders: Sizes = {
 };
 
 const whole: Sizes = {
-	'lines of src': 111_972,
-	'files of src': 594,
+	'lines of src': 111_982,
+	'files of src': 595,
 	'functions over 60 lines': 61,
 	'functions over 100 lines': 12,
 	'lines over 120 columns': 554,
 	'lines over 160 columns': 197,
 	'private exports': 176,
-	'lines of tests': 109_929,
+	'lines of tests': 109_923,
 	'lines of docs': 7_977,
 };
 
