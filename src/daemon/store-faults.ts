@@ -137,13 +137,13 @@ export function killIfStuck(seconds: number): void {
 	child.unref();
 }
 
-/** With fewer writes at once, the store's own connection is as quick, and a thread takes 25 MB. */
-const busyWrites = 16;
-
 /** How the daemon writes. `writer` replaces the store's own. */
 type Writing = {
 	readonly writer: Writer;
-	/** Lets the writer thread start under load. Until it is ready, the store's own writer continues. */
+	/**
+	 * Starts the writer thread. Until it is ready, the store's own writer continues. Not later, under load: a thread
+	 * that opened a file removed in the meantime would create another one beside the log.
+	 */
 	readonly start: () => void;
 	/** Applies changed settings. */
 	readonly reload: () => void;
@@ -176,7 +176,6 @@ export function createWriting({
 	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
 	const thread = new WriterThread<WriterLive, WriterNews>({
 		own: store.writer,
-		startAt: busyWrites,
 		spawn: ended =>
 			new Worker(entryPoint('daemon/threads/store-writer'), {
 				workerData: {

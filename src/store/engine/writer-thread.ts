@@ -10,8 +10,6 @@ type OtherWriter = {
 	/** Whether a write submitted now goes to that writer. */
 	readonly handles: (write: AnyWrite) => boolean;
 	readonly submit: (name: string, item: unknown) => Promise<unknown>;
-	/** Called with how many writes are pending whenever one is added. */
-	readonly onPending: (count: number) => void;
 };
 
 type Place = 'own' | 'other';
@@ -37,7 +35,6 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 			} else {
 				waiting.push(step);
 			}
-			other.onPending(running + waiting.length);
 		});
 	}
 
@@ -103,8 +100,6 @@ type WriterThreadOptions<News> = {
 	 * cloned.
 	 */
 	readonly own: Writer;
-	/** The thread starts when this many writes are pending at once. 0: with `start`. */
-	readonly startAt: number;
 	/** Starts the thread, which gets the shared memory. */
 	readonly spawn: (ended: SharedArrayBuffer) => Worker;
 	/** Called with a message that a write sent in addition to its result. */
@@ -138,7 +133,6 @@ export class WriterThread<Live, News> {
 	#worker: Worker | null = null;
 	#known = none;
 	#death: Error | null = null;
-	#mayStart = false;
 	#isStopping = false;
 	#isHeld = false;
 
@@ -152,24 +146,10 @@ export class WriterThread<Live, News> {
 				}
 				return await this.#caller.call('write', {name, item});
 			},
-			onPending: count => {
-				if (this.#mayStart && count >= options.startAt) {
-					this.#spawn();
-				}
-			},
 		});
 	}
 
-	/** Starts the thread, or lets it start under load. */
 	start(): void {
-		this.#mayStart = true;
-		if (this.#options.startAt === 0) {
-			this.#spawn();
-		}
-	}
-
-	#spawn(): void {
-		this.#mayStart = false;
 		this.#worker = this.#options.spawn(this.#ended.buffer as SharedArrayBuffer);
 		this.#worker.on('message', message => this.#caller.receive(message));
 		this.#worker.on('error', error => this.#die(error));
@@ -194,7 +174,6 @@ export class WriterThread<Live, News> {
 	/** Ends the thread once everything is written. Later writes are performed in this thread. */
 	async stop(): Promise<void> {
 		this.#isStopping = true;
-		this.#mayStart = false;
 		this.#known = none;
 		await this.writer.idle();
 		if (this.#death !== null) {

@@ -14,13 +14,12 @@ const texts = async (store: Store): Promise<string[]> =>
 	await store.reader('mta_sts').orderBy('domain').pluck('domain');
 
 /** A store with a thread that writes notes, which is not started. */
-async function stoppedThread(t: ExecutionContext, startAt = 0) {
+async function stoppedThread(t: ExecutionContext) {
 	const store = await newStore(t, 'sqlite');
 	const news: string[] = [];
 	const deaths: string[] = [];
 	const thread = new WriterThread<string, string>({
 		own: store.writer,
-		startAt,
 		spawn: ended =>
 			new Worker(new URL('../noting-thread.js', import.meta.url), {workerData: {file: fileOf(store), ended}}),
 		onNews: one => news.push(one),
@@ -92,22 +91,6 @@ test('a transaction sees exactly what was submitted before it', async t => {
 		['a', 'b', 'c', 'one', 'another'],
 		['a', 'b', 'c', 'd', 'e'],
 	]);
-});
-
-test('starts under load, and not before it may', async t => {
-	const {start, note} = await stoppedThread(t, 3);
-	const burst = async (first: number, count: number) =>
-		(await Promise.all(Array.from({length: count}, (_, n) => note(`${first + n}`)))).map(({where}) => where);
-	t.deepEqual(await burst(0, 3), ['here', 'here', 'here']);
-	start();
-	t.deepEqual(await burst(3, 2), ['here', 'here']);
-	let n = 10;
-	const isElsewhere = async () => {
-		n += 3;
-		return (await burst(n, 3)).every(where => where !== 'here');
-	};
-	await waitFor('the thread writes', isElsewhere);
-	t.deepEqual(await burst(1000, 1), ['thread, at first']);
 });
 
 test('writes run here until the thread is ready, and stay in order', async t => {
