@@ -54,7 +54,7 @@ const whole: Sizes = {
 	'lines over 160 columns': 197,
 	'private exports': 176,
 	'lines of tests': 109_906,
-	'lines of docs': 7_976,
+	'lines of docs': 7_977,
 };
 
 const {sizesOf} = (await import(new URL('../../scripts/sizes.js', import.meta.url).href)) as {
