@@ -2,7 +2,7 @@ import {existsSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node
 import path from 'node:path';
 
 const root = 'dist/test';
-const gathered = /^(?:together|stores-\d+|services)\.test\.js$/;
+const gathered = /^(?:together|stores-\d+|services|commands-\d+|others-\d+)\.test\.js$/;
 
 /** What opens sockets or starts processes and threads; tests that use it may depend on how soon they are served. */
 const waits =
@@ -21,27 +21,46 @@ const takesTurns = /\b(?:storeTest|sqliteTest)\(/;
 const opensItself = /\bfrom ['"]node:(?:net|http|https|tls|dgram|child_process|worker_threads|timers\/promises)['"]/;
 const maxFilesWithStores = 8;
 
+/** Folders whose files start a daemon each. */
+const startsDaemons = /^(?:flow|dashboard|conformance|golden)\//;
+const maxOtherFiles = 5;
+
 /** Tests that share the daemon of their folder. */
 const sharesDaemon = /from '\.\/service\.js'/;
 
+/** Tests of commands, which share the process that runs them (helpers/cli-shell.ts). */
+const runsCommands = /from '\.\.\/helpers\/cli\.js'/;
+const maxFilesWithCommands = 6;
+
 /**
  * The test files below dist/test but those of some folders. Of each folder, nouns being one folder, those that compute and wait for nothing run
- * in one process, so do those that share a daemon, and those whose tests take turns, some at a time: to start a process
- * or a daemon costs more than most of them do.
+ * in one process, so do those that share a daemon, and those whose tests take turns or run commands, some at a time, and
+ * all others that open no socket and start no process themselves: to start a process or a daemon costs more than most
+ * tests do.
  */
 export function gather(without: readonly string[]): readonly string[] {
 	const files = readdirSync(root, {recursive: true, encoding: 'utf8'})
 		.filter(file => file.endsWith('.test.js') && !gathered.test(path.basename(file)))
 		.filter(file => !without.includes(file.split(path.sep)[0] ?? ''))
 		.toSorted((a, b) => folderOf(a).localeCompare(folderOf(b)) || a.localeCompare(b));
-	const groups = [
-		...groupsOf(files, createComputes(), Number.POSITIVE_INFINITY).map(members => writeGroup('together', members)),
-		...groupsOf(files, file => sharesDaemon.test(readFileSync(file, 'utf8')), Number.POSITIVE_INFINITY).map(
-			members => writeGroup('services', members),
-		),
-		...groupsOf(files, hasStores, maxFilesWithStores).map((members, at) => writeGroup(`stores-${at}`, members)),
+	const kinds: ReadonlyArray<readonly [name: string, belongs: (file: string) => boolean, maxFiles: number]> = [
+		['together', createComputes(), Number.POSITIVE_INFINITY],
+		['services', file => sharesDaemon.test(readFileSync(file, 'utf8')), Number.POSITIVE_INFINITY],
+		['stores', hasStores, maxFilesWithStores],
+		['commands', hasCommands, maxFilesWithCommands],
+		['others', opensNothing, maxOtherFiles],
 	];
-	const taken = new Set(groups.flatMap(({members}) => members));
+	const groups: Group[] = [];
+	const taken = new Set<string>();
+	for (const [name, belongs, maxFiles] of kinds) {
+		const left = files.filter(file => !taken.has(file));
+		for (const [at, members] of groupsOf(left, belongs, maxFiles).entries()) {
+			groups.push(writeGroup(maxFiles === Number.POSITIVE_INFINITY ? name : `${name}-${at}`, members));
+			for (const member of members) {
+				taken.add(member);
+			}
+		}
+	}
 	return [
 		...groups.map(({file}) => file),
 		...files.filter(file => !taken.has(file)).map(file => path.join(root, file)),
@@ -65,10 +84,9 @@ function groupsOf(files: readonly string[], belongs: (file: string) => boolean, 
 	return groups.filter(({length}) => length > 1);
 }
 
-function writeGroup(
-	name: string,
-	members: readonly string[],
-): {readonly file: string; readonly members: readonly string[]} {
+type Group = {readonly file: string; readonly members: readonly string[]};
+
+function writeGroup(name: string, members: readonly string[]): Group {
 	const folder = folderOf(members[0] ?? '');
 	const file = path.join(root, folder, `${name}.test.js`);
 	writeFileSync(file, members.map(member => `import './${path.relative(folder, member)}';\n`).join(''));
@@ -85,6 +103,21 @@ export function scatter(files: readonly string[]): void {
 function hasStores(file: string): boolean {
 	const text = readFileSync(file, 'utf8');
 	return takesTurns.test(text) && ![ownProcess, opensItself, awaitsAtTop].some(pattern => pattern.test(text));
+}
+
+function hasCommands(file: string): boolean {
+	const text = readFileSync(file, 'utf8');
+	return (
+		file.startsWith(path.resolve(root, 'cli')) &&
+		runsCommands.test(text) &&
+		![ownProcess, awaitsAtTop].some(pattern => pattern.test(text))
+	);
+}
+
+function opensNothing(file: string): boolean {
+	const text = readFileSync(file, 'utf8');
+	const isApart = startsDaemons.test(path.relative(root, file));
+	return !isApart && ![ownProcess, ownTime, opensItself, awaitsAtTop].some(pattern => pattern.test(text));
 }
 
 function createComputes(): (file: string) => boolean {
