@@ -6,7 +6,7 @@ import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {csvFile, readPages, streamCsv} from '../resources/csv-lists.ts';
-import {type InputOf, type Operation, perform} from '../resources/operation.ts';
+import {type InputOf, type Operation, type OperationHead, perform} from '../resources/operation.ts';
 import {idParams, pageSchema} from '../resources/page-schema.ts';
 import {checkBody, emptyBody, optionalBody} from '../resources/validate.ts';
 import type {ApiParts, Route} from './api-parts.ts';
@@ -14,6 +14,13 @@ import {actAs, requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage, toScan} from './paging.ts';
+
+declare module 'fastify' {
+	interface FastifyContextConfig {
+		/** The operation that the route performs. */
+		operation?: OperationHead;
+	}
+}
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -48,6 +55,8 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly isBodyOptional?: true;
 	/** Responses may be large, so a workspace may have only a few in progress (large-answers.ts). */
 	readonly isLarge?: true;
+	/** The operation that it performs. */
+	readonly operation?: OperationHead;
 	/** Returns the response body, or `undefined` for a response without one. */
 	readonly handle: (call: Call<Body, Query>, parts: ApiParts) => Promise<unknown>;
 };
@@ -63,6 +72,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	body,
 	isBodyOptional,
 	isLarge,
+	operation,
 	handle,
 	...description
 }: RouteOptions<Body, Query>): Route {
@@ -80,7 +90,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 			...(body && {body}),
 		},
 		...(isBodyOptional && {validatorCompiler: optionalBody}),
-		...(isLarge && {config: {isLarge}}),
+		config: {...(isLarge && {isLarge}), ...(operation && {operation})},
 	};
 	return parts => api => {
 		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({
@@ -112,7 +122,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	};
 }
 
-type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
+type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'operation' | 'handle'> & {
 	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
 	/** Throws `Refused` if this installation cannot do what is requested. */
@@ -133,6 +143,7 @@ export function operationRoute<Input extends TSchema, Result>(
 	return apiRoute({
 		...options,
 		scope,
+		operation,
 		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
 		async handle({caller: {workspaceId, mode}, id, body, tools, reply}, parts) {
 			const {writer, change, vault} = parts;

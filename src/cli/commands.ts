@@ -73,7 +73,7 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'sample',
 				'The sample template and sender of the first start',
-				() => import('./init.ts').then(each => each.sampleCommands),
+				() => import('../resources/workspaces/sample-cli.ts').then(each => each.sampleCommands),
 			],
 			[
 				'stats',

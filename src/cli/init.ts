@@ -2,9 +2,7 @@ import {existsSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
 import {commandName, type WelcomeInput, welcome} from '../resources/workspaces/bootstrap.ts';
-import {removeSample, sampleSender, sampleTemplate} from '../resources/workspaces/sample.ts';
 import {firstKeysFile, openDataDir} from '../store/data-folder/data-dir.ts';
 import {endFirstStart} from '../store/first-starts.ts';
 import type {CliCommand} from './program.ts';
@@ -114,25 +112,4 @@ export function migrateCommand(command: CliCommand): void {
 		},
 		{makesStore: () => true},
 	);
-}
-
-export function sampleCommands(sample: CliCommand): void {
-	sample
-		.verb('remove', 'Remove the sample sender, its domain and the unchanged sample template')
-		.sample('mailctl sample remove --yes')
-		.yesOption()
-		.does<{yes?: boolean}>(remove);
-}
-
-async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
-	const {id} = await session.workspace();
-	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Their waiting messages will not be sent.`;
-	await session.confirm(question, yes);
-	const removed = await session.write(trx => removeSample(trx, session.tools, id));
-	const names = [
-		removed.sender && `the sender ${sampleSender}`,
-		removed.domain && `the domain ${sampleDomain}`,
-		removed.template && `the template ${sampleTemplate}`,
-	].filter(name => name !== false);
-	session.show(removed, () => [names.length === 0 ? 'there is no sample' : `removed ${names.join(', ')}`]);
 }

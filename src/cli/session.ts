@@ -13,7 +13,6 @@ import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {createResolver} from '../net/resolver.ts';
-import {type Daemons, daemonsOfNodes} from '../resources/messages/why.ts';
 import {type Context, type InputOf, type Operation, perform} from '../resources/operation.ts';
 import {
 	findIds,
@@ -35,7 +34,7 @@ import {
 import {readSecrets} from '../store/data-folder/open.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import {silentMs} from '../store/nodes.ts';
+import {type Daemons, daemonsOfNodes, silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {CliError, userName} from './fault.ts';

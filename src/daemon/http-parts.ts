@@ -21,13 +21,13 @@ import {createLogIn} from '../resources/users/log-in.ts';
 import {Oidc} from '../resources/users/oidc.ts';
 import {Passkeys} from '../resources/users/passkeys.ts';
 import {Sessions} from '../resources/users/sessions.ts';
-import {AddressGuard} from '../resources/webhooks/address-guard.ts';
+import {AddressGuard, toGuard} from '../resources/webhooks/address-guard.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {RecipientMails} from './recipient-mails.ts';
-import {postExample, toGuard} from './webhook-posting.ts';
+import {postExample} from './webhook-posting.ts';
 
 export const dnsTimeoutMs = 5000;
 

@@ -7,7 +7,7 @@ import {takeSteps} from '../kit/steps.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
-import type {GuardOptions} from '../resources/webhooks/address-guard.ts';
+import {toGuard} from '../resources/webhooks/address-guard.ts';
 import {WebhookDispatcher} from '../resources/webhooks/dispatch.ts';
 import {type PostEnd, PostThread, type Signing, signingAt} from '../resources/webhooks/post.ts';
 import {
@@ -130,11 +130,6 @@ function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing):
 		secret: vault.open(endpointId, secret),
 		next: next === null ? null : vault.open(endpointId, next),
 	};
-}
-
-/** Returns which endpoints the settings allow. */
-export function toGuard({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
-	return {allowCidrs: webhookAllowCidrs, allowsLocal: delivery === 'capture'};
 }
 
 type PostingSettings = Pick<

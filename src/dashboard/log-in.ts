@@ -3,12 +3,13 @@ import type {LogIn} from '../resources/users/log-in.ts';
 import type {Proof} from '../resources/users/sessions.ts';
 import {findUser, type User} from '../resources/users/store.ts';
 import {toOperator} from '../resources/users/users.ts';
-import {newPasskey, newPassword} from './account.ts';
 import {act, hidden, input, nothing, section, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {
 	clientOf,
 	codeField,
+	newPasskey,
+	newPassword,
 	parsePasskey,
 	passkeyForm,
 	passwordField,

@@ -61,7 +61,8 @@ export const operationForms =
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 
-		return pageForms(origin.show)(path, role, answer, {...(everywhere && {everywhere}), ...(fresh && {fresh})});
+		const guards = {...(everywhere && {everywhere}), ...(fresh && {fresh})};
+		return {...pageForms(origin.show)(path, role, answer, guards), operation};
 	};
 
 /**

@@ -4,7 +4,9 @@ import {type Html, html} from '../hosted/html.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {LogIn} from '../resources/users/log-in.ts';
 import type {DashboardOrigin, PasskeyRequest} from '../resources/users/passkeys.ts';
-import {act, input, nothing} from './markup.ts';
+import type {User} from '../resources/users/store.ts';
+import {act, code, input, nothing} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
 import type {Page} from './route.ts';
 
 // How users authenticate: what the log-in and the re-authentication have in common.
@@ -50,6 +52,34 @@ export function passkeyForm(
 ): Html {
 	const hidden = html`${fields}<input type="hidden" name="pending" value="${pending}"><input type="hidden" name="answer" data-passkey="${kind}" data-options="${JSON.stringify(options)}"><p class="soft" role="alert"></p>`;
 	return html`<div data-passkeys hidden>${act({to, label, fields: hidden, look: 'main'})}</div>`;
+}
+
+/** The form that sets a password. */
+export function newPassword({email, password_hash}: User): Html {
+	const field = {name: 'password', label: 'New password', type: 'password', required: true} as const;
+	const fields = html`<input type="hidden" name="username" autocomplete="username" value="${email}">${input({...field, autocomplete: 'new-password'})}`;
+	const form = act({
+		to: '/account/password',
+		label: password_hash === null ? 'Set the password' : 'Change the password',
+		fields,
+	});
+	return html`<p class="soft">At least 12 characters; three or four words are good. Your other sessions end.</p>${form}`;
+}
+
+/** The form that makes a passkey, or why there can be none here. */
+export async function newPasskey(parts: DashboardParts, user: User, request: FastifyRequest): Promise<Html> {
+	const site = siteOf(request);
+	if (site === null) {
+		const port = request.host.split(':').at(-1) ?? '';
+		return html`<p class="soft">A passkey needs a host name, and you are at an address. To make one, log in at ${code(`http://localhost:${port}`)}.</p>`;
+	}
+	const asked = await parts.passkeys.createRegistrationRequest(user, site);
+	const fields = input({
+		name: 'name',
+		label: 'Name of the passkey',
+		placeholder: 'Phone',
+	});
+	return html`${passkeyForm('create', asked, {to: '/account/passkeys', label: 'Add a passkey', fields})}<noscript><p class="soft">Passkeys need scripts in the browser.</p></noscript>`;
 }
 
 /** What the form of a passkey sent; what is not JSON counts as no answer. */

@@ -2,6 +2,7 @@ import type {Readable} from 'node:stream';
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import type {ActTools, Role} from '../mail/operator.ts';
+import type {OperationHead} from '../resources/operation.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
 import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Place} from './places.ts';
@@ -21,6 +22,8 @@ export type Route = {
 	readonly fresh?: true;
 	/** Takes a form with a file (multipart/form-data). */
 	readonly file?: true;
+	/** The operation that its form performs. */
+	readonly operation?: OperationHead;
 	readonly answer: (visit: Visit) => Promise<Answer>;
 };
 

@@ -3,6 +3,7 @@ import {isValidTimezone} from '../compose/render/locale.ts';
 import {badInNames, labelProblem} from '../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
+import {readRateLimit} from '../mail/api-key.ts';
 import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isContentId} from '../mail/content-id.ts';
@@ -97,6 +98,8 @@ export const formats = {
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
 			: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
+	'rate-limit': text =>
+		readRateLimit(text) === undefined ? 'must be requests/seconds such as 6000/60, or 0 for no limit' : null,
 	label: text => labelProblem(text),
 	description: text => labelProblem(text, 500),
 	locale: localeProblem,

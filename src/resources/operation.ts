@@ -65,6 +65,9 @@ type Head<Input extends TSchema> = {
 	readonly audit: string;
 };
 
+/** What the interfaces read of an operation before they perform it. */
+export type OperationHead = Head<TSchema>;
+
 /** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
@@ -84,7 +87,7 @@ type Long<Input, Result, Workspace extends string | null> = {
 	) => Promise<Result>;
 };
 
-type SingleOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
+export type SingleOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
 	Single<InputOf<Input>, Result, Workspace>;
 type LongOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
 	Long<InputOf<Input>, Result, Workspace>;

@@ -83,6 +83,29 @@ export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]
 	return rows.map(row => ({...row, version: row.version ?? '', roles: row.roles?.split(',') ?? []}));
 }
 
+/** The state of the daemons of a store, as far as the queue depends on it. */
+export type Daemons = {
+	/** Whether any daemon is running. */
+	readonly isRunning: boolean;
+	/** Whether a daemon with the role `deliver` is running. */
+	readonly isDelivering: boolean;
+	/** Whether the daemon that made a claim is running. */
+	readonly isAlive: (claimedBy: string) => boolean;
+	/** Claims of nodes last seen before this time are dead; `null` if no claim is. For compare-and-set updates. */
+	readonly silentSince: string | null;
+};
+
+/** Returns the daemons on PostgreSQL, where every node records when it was last seen. */
+export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise<Daemons> {
+	const nodes = await listNodes(reader, silentSince);
+	return {
+		isRunning: nodes.length > 0,
+		isDelivering: nodes.some(({roles}) => roles.includes('deliver')),
+		isAlive: claimedBy => nodes.some(({id}) => id === claimedBy),
+		silentSince,
+	};
+}
+
 /** A node's request for a part of a key's rate limit window. */
 export type PartAsked = {
 	readonly keyId: string;

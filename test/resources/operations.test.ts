@@ -1,51 +1,91 @@
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
-import type {TSchema} from 'typebox';
-import type {Operation} from '../../src/resources/operation.ts';
+import Fastify from 'fastify';
+import type {ApiParts} from '../../src/api/api-parts.ts';
+import {apiRoutes} from '../../src/api/server.ts';
+import {mailctl} from '../../src/cli/commands.ts';
+import type {CliCommand} from '../../src/cli/program.ts';
+import {nouns} from '../../src/resources/apply/document.ts';
+import type {OperationHead} from '../../src/resources/operation.ts';
+import {noParts, routes} from '../helpers/dashboard-routes.ts';
 
 const root = 'src/resources';
 const files = readdirSync(root, {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
-const faceFiles = {
-	api: /(?:^|-)api\.ts$/,
-	cli: /(?:^|-)cli\.ts$/,
-	dashboard: /(?:^|-)page\.ts$/,
-	apply: /^apply\.ts$/,
-} as const;
-type Face = keyof typeof faceFiles;
 
-const textOf = (face: RegExp) =>
-	files
-		.filter(file => face.test(path.basename(file)))
-		.map(file => readFileSync(path.join(root, file), 'utf8'))
-		.join('\n');
-const texts = Object.entries(faceFiles).map(([face, names]) => [face as Face, textOf(names)] as const);
+type Definition = OperationHead & {readonly run?: unknown; readonly refreshes?: false};
 
-type Defined = {readonly definition: Operation<TSchema, unknown>; readonly faces: readonly Face[]};
+const isOperation = (value: unknown): value is Definition => {
+	const {name, role, audit, input} = Object(value) as Partial<Definition>;
+	return [name, role, audit, input].every(part => part !== undefined);
+};
 
-/** Every operation of src/resources with the faces that use it. */
-async function allOperations(): Promise<Defined[]> {
-	const rules = files.filter(file => path.basename(file) === 'rules.ts');
-	const found = await Promise.all(
-		rules.map(async file => {
-			const module: Record<string, unknown> = await import(`../../src/resources/${file.replace('.ts', '.js')}`);
-			return Object.entries(module).flatMap(([name, value]) => {
-				const definition = value as Defined['definition'] | undefined;
-				const offered = texts
-					.filter(([, text]) => new RegExp(`\\b${name}\\b`).test(text))
-					.map(([face]) => face);
-				return definition?.audit === undefined ? [] : [{definition, faces: offered}];
-			});
-		}),
+/** Every operation that a file of src/resources exports. */
+async function allOperations(): Promise<Definition[]> {
+	const modules = await Promise.all(
+		files.map(file => import(`../../src/resources/${file.replace('.ts', '.js')}`) as Promise<object>),
 	);
-	return found.flat().toSorted((a, b) => (a.definition.name < b.definition.name ? -1 : 1));
+	const operations = new Set(modules.flatMap(module => Object.values(module).filter(isOperation)));
+	return [...operations].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The operations of the API: each route carries its own. */
+async function apiOperations(): Promise<Set<OperationHead>> {
+	const api = Fastify();
+	const operations = new Set<OperationHead>();
+	api.addHook('onRoute', ({config}) => {
+		if (config?.operation) {
+			operations.add(config.operation);
+		}
+	});
+	for (const addRoutes of apiRoutes(noParts as unknown as ApiParts)) {
+		addRoutes(api);
+	}
+	await api.close();
+	return operations;
+}
+
+/** The commands by their names, such as `topic create`. An operation is named as its command. */
+function commandNames(command: CliCommand, path = ''): string[] {
+	return command.commands.flatMap(each => {
+		const name = `${path}${each.name()}`;
+		return [name, ...commandNames(each, `${name} `)];
+	});
+}
+
+const faces = ['api', 'cli', 'dashboard', 'apply'] as const;
+type Face = (typeof faces)[number];
+
+/** Whether a face offers an operation, by the registry of the face. */
+async function readFaces(): Promise<Record<Face, (operation: Definition) => boolean>> {
+	const api = await apiOperations();
+	const commands = new Set(commandNames(await mailctl()));
+	const steps = new Set(nouns.flatMap(({operations = []}) => operations));
+	const forms = new Set(routes.map(({operation}) => operation));
+	return {
+		api: operation => api.has(operation),
+		cli: ({name}) => commands.has(name),
+		dashboard: operation => forms.has(operation),
+		apply: operation => steps.has(operation),
+	};
+}
+
+type Offered = {readonly definition: Definition; readonly faces: readonly Face[]};
+
+/** Every operation with the faces that offer it. */
+async function offeredOperations(): Promise<Offered[]> {
+	const offers = await readFaces();
+	return (await allOperations()).map(definition => ({
+		definition,
+		faces: faces.filter(face => offers[face](definition)),
+	}));
 }
 
 test('lists faces, scope, role, audit and refresh of every operation', async t => {
-	const lines = (await allOperations()).map(({definition, faces}) => {
+	const lines = (await offeredOperations()).map(({definition, faces}) => {
 		const {name, scope = '–', role, everywhere, fresh, audit} = definition;
 		const user = `${role}${everywhere ? ' of all workspaces' : ''}${fresh ? ', fresh log-in' : ''}`;
-		const isCached = 'run' in definition && definition.refreshes !== false;
+		const isCached = definition.run !== undefined && definition.refreshes !== false;
 		return [name, faces.join(' '), scope, user, audit, isCached ? 'caches read again' : 'not cached'].join(' | ');
 	});
 	t.deepEqual(lines, [
@@ -79,16 +119,35 @@ test('lists faces, scope, role, audit and refresh of every operation', async t =
 	]);
 });
 
-test('documents in one line why a face lacks an operation', async t => {
-	for (const {definition, faces} of await allOperations()) {
-		const {name, without = {}, scope} = definition;
-		t.deepEqual([...faces, ...Object.keys(without)].toSorted(), Object.keys(faceFiles).toSorted(), name);
-		t.is(faces.includes('api'), scope !== undefined, `${name}: a scope is for the API`);
-		t.true(
-			Object.values(without).every(why => /^.{10,100}$/.test(why)),
-			name,
-		);
+/** What the table says of an operation and a face. In capitals: what is wrong. */
+function verdict({definition: {without = {}, scope}, faces}: Offered, face: Face): string {
+	const reason = without[face];
+	const isOffered = faces.includes(face);
+	if (isOffered && reason !== undefined) {
+		return 'OFFERED, WITH A REASON';
 	}
+	if (face === 'api' && isOffered !== (scope !== undefined)) {
+		return isOffered ? 'NO SCOPE' : 'SCOPE, BUT NO ROUTE';
+	}
+	if (isOffered) {
+		return 'offered';
+	}
+	if (reason === undefined) {
+		return 'MISSING';
+	}
+	return /^.{10,100}$/.test(reason) ? 'reason' : 'NO REASON IN ONE LINE';
+}
+
+const table = (rows: readonly (readonly string[])[]): string =>
+	rows.map(([name = '', ...cells]) => [name.padEnd(30), ...cells.map(cell => cell.padEnd(10))].join(' ')).join('\n');
+
+test('every face offers every operation, or the operation says in one line why not', async t => {
+	const rows = (await offeredOperations()).map(each => [
+		each.definition.name,
+		...faces.map(face => verdict(each, face)),
+	]);
+	const wrong = rows.filter(([, ...verdicts]) => verdicts.some(each => each !== 'offered' && each !== 'reason'));
+	t.deepEqual(wrong, [], `\n${table([['', ...faces], ...wrong])}`);
 });
 
 /** What is not an operation yet records its own acts. */

@@ -5,10 +5,9 @@ import {type CliCommand, version} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {sendTest} from '../../daemon/alerts.ts';
-import {toGuard} from '../../daemon/webhook-posting.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../../mail/alert.ts';
 import {alertView, storedTime} from '../views.ts';
-import {AddressGuard} from '../webhooks/address-guard.ts';
+import {AddressGuard, toGuard} from '../webhooks/address-guard.ts';
 import {
 	addAlert,
 	addVouchedAlert,

@@ -4,16 +4,18 @@ import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Terminal} from '../../cli/terminal.ts';
 import {printable, wrapped} from '../../cli/terminal-text.ts';
-import {toGuard} from '../../daemon/webhook-posting.ts';
 import {utf8Text} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
 import {ownHosts} from '../domains/domain-records.ts';
-import {AddressGuard} from '../webhooks/address-guard.ts';
+import {AddressGuard, toGuard} from '../webhooks/address-guard.ts';
+import {withKnownRoute} from '../workspaces/apply.ts';
 import {checkWishes} from '../workspaces/cli.ts';
+import type {Settings} from '../workspaces/settings.ts';
 import {findWorkspaceByName, listWorkspaces} from '../workspaces/store.ts';
-import {type Change, type ChangeResult, differences, perform, withKnownRoute} from './apply.ts';
-import {type DeclaredWorkspace, documentVersion} from './document.ts';
-import {type Problem, readDocument} from './read-document.ts';
+import {type Change, differences, perform} from './apply.ts';
+import type {ChangeResult, Problem} from './declaration.ts';
+import {documentVersion} from './document.ts';
+import {readDocument} from './read-document.ts';
 import {declared, readState} from './state.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
@@ -81,7 +83,7 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 			continue;
 		}
 		const row = await findWorkspaceByName(reader, given.name);
-		const requested: DeclaredWorkspace = withKnownRoute(given, row, await session.vault());
+		const requested = withKnownRoute(given, row, await session.vault());
 		const difference = differences(row && (await readState(reader, row, rules.now)), requested, rules);
 		changes.push(...difference.changes);
 		problems.push(
@@ -92,8 +94,9 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 		throw refused(file, read.spell(problems));
 	}
 	for (const change of changes) {
-		if (change.kind === 'workspace') {
-			checkWishes(session, change.declared.source_pool ?? null, change.declared.route ?? null);
+		if (change.noun === null) {
+			const {source_pool = null, route = null} = change.declared as Partial<Settings>;
+			checkWishes(session, source_pool, route);
 		}
 	}
 	return changes;

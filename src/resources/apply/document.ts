@@ -1,64 +1,33 @@
-import type {Static, TSchema} from 'typebox';
-import {type Address, parseAddress} from '../../mail/address.ts';
-import {scopes} from '../../mail/api-key.ts';
-import {webhookEventTypes} from '../../mail/message.ts';
+import type {TObject} from 'typebox';
 import {Type} from '../../mail/type.ts';
-import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
-import {optionalOrNull} from '../fields.ts';
-import {createTopic} from '../topics/rules.ts';
+import {declaredDomains} from '../domains/apply.ts';
+import {declaredSenders} from '../domains/senders-apply.ts';
+import {declaredKeys} from '../keys/apply.ts';
+import type {InputOf} from '../operation.ts';
+import {declaredTopics} from '../topics/apply.ts';
+import {declaredWebhooks} from '../webhooks/apply.ts';
 import {type Settings, settingsSchema} from '../workspaces/settings.ts';
+import {type Declaration, maxItemCount} from './declaration.ts';
 
 /** The only version so far. */
 export const documentVersion = 1;
 
-const maxItemCount = 10_000;
-const maxTextLength = 2000;
+const declared = [declaredDomains, declaredSenders, declaredTopics, declaredWebhooks, declaredKeys] as const;
+type Noun = (typeof declared)[number];
 
-const flag = Type.Optional(Type.Boolean());
-const text = Type.String({maxLength: maxTextLength});
-const label = Type.String({format: 'label'});
-const mode = Type.Optional(Type.Enum(['live', 'test']));
+/** The nouns of a document, in the order in which objects are created. */
+export const nouns: readonly Declaration[] = declared;
+
 const strict = {additionalProperties: false};
-
-const domain = Type.Object(
-	{name: text, return_path_domain: optionalOrNull(text), link_host: optionalOrNull(text)},
-	strict,
-);
-const sender = Type.Object(
-	{address: Type.String({format: 'email'}), name: optionalOrNull(label), verified: flag, active: flag},
-	strict,
-);
-const webhook = Type.Object(
-	{
-		url: text,
-		mode,
-		events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
-		active: flag,
-		format: Type.Optional(Type.Enum([...webhookFormats])),
-		retry: Type.Optional(Type.Enum([...webhookRetries])),
-	},
-	strict,
-);
-const key = Type.Object(
-	{
-		name: label,
-		mode,
-		scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
-		rate_limit: optionalOrNull(text),
-		expires_at: optionalOrNull(Type.String({format: 'time'})),
-	},
-	strict,
-);
-
+const sections = nouns.map(({section, schema, maxItems = maxItemCount}) => [
+	section,
+	Type.Optional(Type.Array(schema, {maxItems})),
+]);
 const workspace = Type.Object(
 	{
-		name: label,
+		name: Type.String({format: 'label'}),
 		settings: Type.Optional(settingsSchema),
-		domains: Type.Optional(Type.Array(domain, {maxItems: maxItemCount})),
-		senders: Type.Optional(Type.Array(sender, {maxItems: maxItemCount})),
-		topics: Type.Optional(Type.Array(createTopic.input, {maxItems: maxItemCount})),
-		webhooks: Type.Optional(Type.Array(webhook, {maxItems: maxEndpoints})),
-		keys: Type.Optional(Type.Array(key, {maxItems: maxItemCount})),
+		...Object.fromEntries(sections),
 	},
 	strict,
 );
@@ -69,75 +38,37 @@ export const documentSchema = Type.Object(
 	strict,
 );
 
-/** The type of a schema with all fields required except those in `Absent`. */
-type Complete<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
-	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
->;
+type ItemOf<N> =
+	N extends Declaration<infer Schema extends TObject, infer _Known, infer _Section> ? InputOf<Schema> : never;
+type KnownOf<N> = N extends {read(...parts: never[]): Promise<ReadonlyArray<infer Known>>}
+	? ItemOf<N> & Omit<Known, keyof ItemOf<N>>
+	: never;
 
-/** An existing object of each kind. */
-export type Items = {
-	readonly domain: Complete<typeof domain, 'link_host'>;
-	/** `verified` means that an operator verified the sender, regardless of DNS. */
-	readonly sender: Complete<typeof sender>;
-	/** Absent fields are `false` or `null`. */
-	readonly topic: Complete<typeof createTopic.input, 'public' | 'required' | 'description' | 'priority'>;
-	/** Absent fields are `default`. */
-	readonly webhook: Complete<typeof webhook, 'format' | 'retry'>;
-	/** `expires_at` is in the store's format. */
-	readonly key: Complete<typeof key>;
-};
-export type Kind = keyof Items;
-
-/** The section of each kind, in the order in which objects are created. */
-export const sections = {
-	domain: 'domains',
-	sender: 'senders',
-	topic: 'topics',
-	webhook: 'webhooks',
-	key: 'keys',
-} as const satisfies Record<Kind, string>;
-export const kinds = Object.keys(sections) as readonly Kind[];
-
-type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
-
-/** An object as a file declares it. Absent fields remain unchanged. */
-export type DeclaredItems = {
-	readonly domain: With<Items['domain'], 'name'>;
-	readonly sender: With<Items['sender'], 'address'>;
-	readonly topic: Items['topic'];
-	readonly webhook: With<Items['webhook'], 'url' | 'mode' | 'events'>;
-	readonly key: With<Items['key'], 'name' | 'mode'>;
+/** A workspace as a file declares it. Absent sections and fields remain unchanged. */
+export type DeclaredWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & {
+	readonly [N in Noun as N['section']]?: ReadonlyArray<ItemOf<N>>;
 };
 
-type Sections<Each extends Record<Kind, unknown>> = {
-	readonly [K in Kind as (typeof sections)[K]]: ReadonlyArray<Each[K]>;
+/** An existing workspace, with the ids of the rows. */
+export type WorkspaceState = {readonly name: string; readonly settings: Settings} & {
+	readonly [N in Noun as N['section']]: ReadonlyArray<KnownOf<N>>;
 };
 
-/** An existing workspace, and one as a file declares it. Absent sections remain unchanged. */
-export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
-export type DeclaredWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
-	Sections<DeclaredItems>
->;
+/** An object of a noun, as the loops over all nouns see it. */
+export type Item = Readonly<Record<string, unknown>>;
 
-/** Returns the identifying name of an object within its kind and workspace, for people. */
-export function nameOf(item: DeclaredItems[Kind]): string {
-	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
-	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;
+/** Returns the objects of a section. */
+export function itemsOf(workspace: DeclaredWorkspace | WorkspaceState | undefined, section: string) {
+	return (workspace as Readonly<Record<string, readonly Item[] | undefined>> | undefined)?.[section];
 }
 
-/** Returns the identifying name for comparisons, in which addresses are normalized. */
-export function identityOf(kind: Kind, item: DeclaredItems[Kind]): string {
-	const name = nameOf(item);
-	return kind === 'sender' ? (toAddress(name)?.key ?? name) : name;
+/** Returns the identifying name of an object within its noun and workspace, for people. */
+export function nameOf({key: [main = '']}: Declaration, item: Item): string {
+	return `${item[main]}${item.mode === 'test' ? ' (test)' : ''}`;
 }
 
-/** Returns the domain of a sender's address, as in `domains`. */
-export function domainOf(address: string): string {
-	return toAddress(address)?.domain ?? '';
-}
-
-/** Returns `undefined` for an invalid address, which the schema rejects. */
-export function toAddress(text: string): Address | undefined {
-	const parsed = parseAddress(text, {allowsUtf8Local: false});
-	return parsed.ok ? parsed.address : undefined;
+/** Returns the identifying name for comparisons. */
+export function identityOf(noun: Declaration, item: Item): string {
+	const name = nameOf(noun, item);
+	return noun.toIdentity?.(name) ?? name;
 }

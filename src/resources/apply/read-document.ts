@@ -1,26 +1,19 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
-import {parseTime, storeTime} from '../../kit/time.ts';
-import {parseDomain} from '../../mail/address.ts';
-import {readRateLimit} from '../../mail/api-key.ts';
-import {returnPathProblem} from '../domains/domains.ts';
-import {linkHostProblem} from '../domains/link-host.ts';
 import {listFields, normalized} from '../fields.ts';
 import {compileCheck} from '../validate.ts';
 import {settingsSchema} from '../workspaces/settings.ts';
+import type {Declaration, Problem} from './declaration.ts';
 import {
-	type DeclaredItems,
 	type DeclaredWorkspace,
 	documentSchema,
 	documentVersion,
-	domainOf,
+	type Item,
 	identityOf,
-	kinds,
-	sections,
+	itemsOf,
+	nouns,
 } from './document.ts';
 
-/** A problem with a document: the path of a field, and a clause that follows its name. */
-export type Problem = {readonly path: Path; readonly message: string};
-type Path = ReadonlyArray<string | number>;
+type Path = Problem['path'];
 
 type ReadDocument =
 	| {
@@ -72,15 +65,14 @@ export function readDocument(text: string): ReadDocument {
 	const read = workspaces.map((workspace, index) =>
 		readWorkspace(workspace, (field, message) => {
 			problems.push({path: ['workspaces', index, ...field], message});
-			return '';
 		}),
 	);
 	problems.push(...twice(workspaces.map(({name}) => name)).map(n => ({path: ['workspaces', n], message: again})));
 	return problems.length > 0 ? {ok: false, problems: spell(problems)} : {ok: true, workspaces: read, spell};
 }
 
-/** Records the problem of a field. The returned string stands in for its value, which is never used. */
-type Refuse = (field: Path, message: string) => string;
+/** Records the problem of a field. */
+type Refuse = (field: Path, message: string) => void;
 
 const again = 'is a duplicate';
 
@@ -91,64 +83,47 @@ function twice(names: readonly string[]): number[] {
 
 /** Returns the workspace with every value in its stored form. */
 function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWorkspace {
-	const {settings, domains, senders, webhooks, keys} = workspace;
-	const read: DeclaredWorkspace = {
-		...workspace,
-		...(settings && {settings: normalized(settingFields, settings)}),
-		...(domains && {domains: domains.map((item, n) => readDomain(item, ['domains', n], refuse))}),
-		...(webhooks && {
-			webhooks: webhooks.map(item => ({...item, mode: item.mode ?? 'live', events: item.events.toSorted()})),
-		}),
-		...(keys && {keys: keys.map((item, n) => readKey(item, ['keys', n], refuse))}),
-	};
-	// The same URL may be registered several times.
-	for (const kind of kinds.filter(each => each !== 'webhook')) {
-		const items = (read[sections[kind]] ?? []) as ReadonlyArray<DeclaredItems[typeof kind]>;
-		for (const index of twice(items.map(item => identityOf(kind, item)))) {
-			refuse([sections[kind], index], again);
-		}
+	const {settings} = workspace;
+	const read = {...workspace, ...(settings && {settings: normalized(settingFields, settings)})};
+	for (const noun of nouns) {
+		const items = itemsOf(workspace, noun.section)?.map(item => toStored(noun, item));
+		Object.assign(read, items && {[noun.section]: items});
 	}
-	const known = read.domains && new Set(read.domains.map(({name}) => name));
-	for (const [index, {address}] of (senders ?? []).entries()) {
-		const domain = domainOf(address);
-		if (known && !known.has(domain)) {
-			refuse(['senders', index, 'address'], `requires ${domain} in domains`);
-		}
+	for (const noun of nouns) {
+		checkItems(noun, read, refuse);
 	}
 	return read;
 }
 
-const domainForm = 'must be a full name such as shop.example';
-
-function readDomain(item: DeclaredItems['domain'], path: Path, refuse: Refuse): DeclaredItems['domain'] {
-	const name = parseDomain(item.name) ?? refuse([...path, 'name'], domainForm);
-	const ownPath = [...path, 'return_path_domain'];
-	const returnPath = item.return_path_domain;
-	const own = returnPath ? (parseDomain(returnPath) ?? refuse(ownPath, domainForm)) : returnPath;
-	const problem = returnPathProblem(name, own ?? null);
-	if (problem !== null) {
-		refuse(ownPath, problem);
-	}
-	const linksPath = [...path, 'link_host'];
-	const links = item.link_host ? (parseDomain(item.link_host) ?? refuse(linksPath, domainForm)) : item.link_host;
-	const linksProblem = linkHostProblem({name, return_path_domain: own ?? null}, links ?? null);
-	if (linksProblem !== null) {
-		refuse(linksPath, linksProblem);
-	}
-	return {name, ...(own !== undefined && {return_path_domain: own}), ...(links !== undefined && {link_host: links})};
+/** Sorts lists, whose order has no meaning. An object without a mode is for live mail. */
+function toStored({schema, key}: Declaration, item: Item): Item {
+	const texts = Object.entries(normalized(listFields(schema), item));
+	const stored = texts.map(([field, value]) => [field, Array.isArray(value) ? value.toSorted() : value]);
+	return {...Object.fromEntries(stored), ...(key.includes('mode') && {mode: item.mode ?? 'live'})};
 }
 
-function readKey(item: DeclaredItems['key'], path: Path, refuse: Refuse): DeclaredItems['key'] {
-	const {rate_limit: limit, expires_at: expires, scopes} = item;
-	if (limit && readRateLimit(limit) === undefined) {
-		refuse([...path, 'rate_limit'], 'must be requests/seconds such as 6000/60, or 0 for no limit');
+/** A file that declares the objects that items belong to must declare those of all its items. */
+function checkItems(noun: Declaration, read: DeclaredWorkspace, refuse: Refuse): void {
+	const {
+		section,
+		parent,
+		isRepeatable,
+		key: [main = ''],
+	} = noun;
+	const items = itemsOf(read, section) ?? [];
+	const parents = parent && itemsOf(read, parent.section);
+	const names = parents && new Set(parents.map(({name}) => name));
+	for (const [index, item] of items.entries()) {
+		noun.check?.(item, (field, problem) => problem !== null && refuse([section, index, field], problem));
+		const name = parent?.nameOf(item);
+		if (names && !names.has(name)) {
+			refuse([section, index, main], `requires ${name} in ${parent.section}`);
+		}
 	}
-	return {
-		...item,
-		mode: item.mode ?? 'live',
-		...(scopes && {scopes: scopes.toSorted()}),
-		...(expires && {expires_at: storeTime(parseTime(expires) ?? 0)}),
-	};
+	const repeated = isRepeatable ? [] : twice(items.map(item => identityOf(noun, item)));
+	for (const index of repeated) {
+		refuse([section, index], again);
+	}
 }
 
 /** Splits the name of a field, such as `workspaces[0].keys[1].name`, into its parts. */

@@ -1,9 +1,10 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../../kit/time.ts';
+import {parseTime, storeTime} from '../../kit/time.ts';
 import {apiKeyHash, createApiKey, defaultScopes, scopes} from '../../mail/api-key.ts';
 import type {Mode} from '../../mail/message.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
+import {field, optionalOrNull} from '../fields.ts';
 import {notFound, operation} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {
@@ -59,9 +60,11 @@ export async function issueKey(
 
 const id = Type.String();
 const rights = {
-	scopes: Type.Optional(Type.Array(Type.Enum([...scopes]))),
-	rate_limit: Type.Optional(Type.Union([Type.String(), Type.Null()])),
-	expires_at: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+	scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
+	rate_limit: optionalOrNull(Type.String({format: 'rate-limit'})),
+	expires_at: field(optionalOrNull(Type.String({format: 'time'})), {
+		normalize: text => storeTime(parseTime(text) ?? 0),
+	}),
 };
 const manages = {role: 'admin', fresh: true} as const;
 const noKeysByKeys = 'a leaked key could create further keys';

@@ -1,4 +1,3 @@
-import {findReasons, readDaemons} from '../../dashboard/daemons.ts';
 import {searchForm} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {
@@ -39,6 +38,7 @@ import {
 	resumeDestination,
 	suspendDestination,
 } from './queue.ts';
+import {findReasons, readDaemons} from './reasons-page.ts';
 import type {Why} from './why.ts';
 
 const path = '/queue';

@@ -1,4 +1,3 @@
-import {findReasons} from '../../dashboard/daemons.ts';
 import {join, name, section, type Tone, time, toHref} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -15,6 +14,7 @@ import {mailTable} from '../received/page.ts';
 import {listReceived} from '../received/store.ts';
 import {lines, type Opened} from './mail-page.ts';
 import {stateBadge} from './page.ts';
+import {findReasons} from './reasons-page.ts';
 import {attemptText, engagementText, eventText, reportText, textOrNull} from './timeline-text.ts';
 import type {Reason, Why} from './why.ts';
 

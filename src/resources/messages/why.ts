@@ -4,27 +4,10 @@ import type {Priority} from '../../mail/message.ts';
 import {relayAdvice} from '../../mail/relay-advice.ts';
 import {claimMarginMs, noOwnRetry, type OwnRetry, resolveLifetime} from '../../mail/retry.ts';
 import {reasonText, type WaitCode} from '../../mail/wait-reason.ts';
-import {listNodes} from '../../store/nodes.ts';
+import type {Daemons} from '../../store/nodes.ts';
 import type {RecipientFacts} from '../../store/queue/queue-summary.ts';
 import {findAudit} from '../audit/store.ts';
 import {textOrNull} from './timeline-text.ts';
-
-/** The state of the daemons of a store, as far as the queue depends on it. */
-export type Daemons = Pick<WhyContext, 'isRunning' | 'isDelivering' | 'isAlive'> & {
-	/** Claims of nodes last seen before this time are dead; `null` if no claim is. For compare-and-set updates. */
-	readonly silentSince: string | null;
-};
-
-/** Returns the daemons on PostgreSQL, where every node records when it was last seen. */
-export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise<Daemons> {
-	const nodes = await listNodes(reader, silentSince);
-	return {
-		isRunning: nodes.length > 0,
-		isDelivering: nodes.some(({roles}) => roles.includes('deliver')),
-		isAlive: claimedBy => nodes.some(({id}) => id === claimedBy),
-		silentSince,
-	};
-}
 
 type WhyInput = {
 	readonly now: number;
@@ -141,14 +124,8 @@ export type Reason = {
 	readonly mend: string | null;
 };
 
-export type WhyContext = {
+export type WhyContext = Omit<Daemons, 'silentSince'> & {
 	readonly now: number;
-	/** Whether any daemon is running. */
-	readonly isRunning: boolean;
-	/** Whether a daemon with the role `deliver` is running. */
-	readonly isDelivering: boolean;
-	/** Whether the daemon that made a claim is running. */
-	readonly isAlive: (claimedBy: string) => boolean;
 	/** The maximum duration of an attempt, in milliseconds. */
 	readonly attemptDeadlineMs: number;
 	/** When the recipient was claimed; `null` if unknown. */

@@ -1,5 +1,6 @@
 import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
+import type {Settings} from '../../config/settings.ts';
 import {hostName} from '../../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../../net/ip-address.ts';
 
@@ -15,6 +16,11 @@ export type GuardOptions = {
 	/** In capture mode: accepts `http://localhost:PORT`, `http://127.0.0.1:PORT` and `http://[::1]:PORT`. */
 	readonly allowsLocal: boolean;
 };
+
+/** Returns which endpoints the settings allow. */
+export function toGuard({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
+	return {allowCidrs: webhookAllowCidrs, allowsLocal: delivery === 'capture'};
+}
 
 /** Decides where webhooks may go. It checks URLs when an endpoint is registered, and addresses at each attempt. */
 export class AddressGuard {

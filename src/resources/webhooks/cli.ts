@@ -5,7 +5,7 @@ import {count, duration, oneOf, past} from '../../cli/options.ts';
 import {type CliCommand, version} from '../../cli/program.ts';
 import {readDaemons, type Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, shortTime, table} from '../../cli/terminal-text.ts';
-import {postExample, toGuard} from '../../daemon/webhook-posting.ts';
+import {postExample} from '../../daemon/webhook-posting.ts';
 import {storeTime} from '../../kit/time.ts';
 import {defaultWebhookEvents, type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
 import {
@@ -22,7 +22,7 @@ import {
 	webhookRetries,
 } from '../../mail/webhook.ts';
 import {deliveryView, endpointView} from '../views.ts';
-import {AddressGuard} from './address-guard.ts';
+import {AddressGuard, toGuard} from './address-guard.ts';
 import {toProblem} from './connections.ts';
 import {type PostEnd, postHeaders} from './post.ts';
 import {listPosts, type StoredPost} from './queue-store.ts';

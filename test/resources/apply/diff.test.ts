@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {differences} from '../../../src/resources/apply/apply.ts';
-import type {DeclaredWorkspace} from '../../../src/resources/apply/document.ts';
-import {declared, type WorkspaceState} from '../../../src/resources/apply/state.ts';
+import type {DeclaredWorkspace, WorkspaceState} from '../../../src/resources/apply/document.ts';
+import {declared} from '../../../src/resources/apply/state.ts';
 
 const rules = {
 	now: '2026-06-09T10:00:00.000Z',
@@ -176,12 +176,11 @@ test('does not recreate an expired key', t => {
 
 test('a workspace never differs from its own export, and a new one gets everything in it', t => {
 	const text = fc.string({minLength: 1, maxLength: 3});
+	const domain = fc.record({name: text, return_path_domain: fc.option(text)});
 	const arbitrary: fc.Arbitrary<WorkspaceState> = fc.record({
 		name: fc.constant('shop'),
 		settings: fc.constant(state.settings),
-		domains: fc.uniqueArray(fc.record({name: text, return_path_domain: fc.option(text)}), {
-			selector: each => each.name,
-		}),
+		domains: fc.uniqueArray(domain, {selector: each => each.name}),
 		senders: fc.constant([]),
 		topics: fc.uniqueArray(fc.record({code: text, name: text}), {selector: each => each.code}),
 		webhooks: fc.array(

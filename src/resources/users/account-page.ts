@@ -1,14 +1,13 @@
-import type {FastifyRequest} from 'fastify';
 import {renderSVG} from 'uqr';
-import {type Html, html} from '../hosted/html.ts';
-import {removeTotp, setPassword, setTotp} from '../resources/users/log-in.ts';
-import {removePasskey} from '../resources/users/passkeys.ts';
-import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../resources/users/store.ts';
-import {createTotpSecret, isTotpSecret, totpUri} from '../resources/users/totp.ts';
-import {act, badge, code, hidden, input, name, opened, section, table, time} from './markup.ts';
-import type {DashboardParts} from './parts.ts';
-import {parsePasskey, passkeyForm, siteOf, toProblem} from './proof.ts';
-import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
+import {act, badge, code, hidden, input, name, opened, section, table, time} from '../../dashboard/markup.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {newPasskey, newPassword, parsePasskey, siteOf, toProblem} from '../../dashboard/proof.ts';
+import {type Answer, go, missing, type Page, type Route, type Visit} from '../../dashboard/route.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {removeTotp, setPassword, setTotp} from './log-in.ts';
+import {removePasskey} from './passkeys.ts';
+import {findUser, listPasskeys, type Passkey, type User, type UserSession} from './store.ts';
+import {createTotpSecret, isTotpSecret, totpUri} from './totp.ts';
 
 /** What users change of their own: how they log in, and where they are logged in. */
 export function accountPages(parts: DashboardParts): readonly Route[] {
@@ -88,34 +87,6 @@ ${section(
 			return ended > 0 ? done('The session has ended.') : missing('You have no such session.');
 		}),
 	];
-}
-
-/** The form that sets a password. */
-export function newPassword({email, password_hash}: User): Html {
-	const field = {name: 'password', label: 'New password', type: 'password', required: true} as const;
-	const fields = html`<input type="hidden" name="username" autocomplete="username" value="${email}">${input({...field, autocomplete: 'new-password'})}`;
-	const form = act({
-		to: '/account/password',
-		label: password_hash === null ? 'Set the password' : 'Change the password',
-		fields,
-	});
-	return html`<p class="soft">At least 12 characters; three or four words are good. Your other sessions end.</p>${form}`;
-}
-
-/** The form that makes a passkey, or why there can be none here. */
-export async function newPasskey(parts: DashboardParts, user: User, request: FastifyRequest): Promise<Html> {
-	const site = siteOf(request);
-	if (site === null) {
-		const port = request.host.split(':').at(-1) ?? '';
-		return html`<p class="soft">A passkey needs a host name, and you are at an address. To make one, log in at ${code(`http://localhost:${port}`)}.</p>`;
-	}
-	const asked = await parts.passkeys.createRegistrationRequest(user, site);
-	const fields = input({
-		name: 'name',
-		label: 'Name of the passkey',
-		placeholder: 'Phone',
-	});
-	return html`${passkeyForm('create', asked, {to: '/account/passkeys', label: 'Add a passkey', fields})}<noscript><p class="soft">Passkeys need scripts in the browser.</p></noscript>`;
 }
 
 function passkeyTable(rows: readonly Passkey[], now: number): Html {

@@ -1,8 +1,8 @@
-import {storeTime} from '../kit/time.ts';
-import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../resources/messages/why.ts';
-import {silentMs} from '../store/nodes.ts';
-import {readRecipientFacts} from '../store/queue/queue-summary.ts';
-import type {DashboardParts} from './parts.ts';
+import type {DashboardParts} from '../../dashboard/parts.ts';
+import {storeTime} from '../../kit/time.ts';
+import {type Daemons, daemonsOfNodes, silentMs} from '../../store/nodes.ts';
+import {readRecipientFacts} from '../../store/queue/queue-summary.ts';
+import {readReasons, type Why} from './why.ts';
 
 /** Who delivers the mail of this store: with SQLite it is this process, on PostgreSQL every node that lives. */
 export async function readDaemons(
