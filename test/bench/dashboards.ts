@@ -1,8 +1,8 @@
 import {join} from 'node:path';
 import type {Bench} from '../../src/cli/bench/measures.ts';
 import type {ActTools} from '../../src/mail/operator.ts';
+import {addUser} from '../../src/resources/users/rules.ts';
 import {Sessions} from '../../src/resources/users/sessions.ts';
-import {addUser} from '../../src/resources/users/users.ts';
 import {openStore} from '../../src/store/store.ts';
 
 /** Of one session the dashboard lets no more pages follow. */

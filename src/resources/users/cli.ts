@@ -8,8 +8,8 @@ import {isLoopback} from '../../config/derive.ts';
 import {type Role, roles} from '../../mail/operator.ts';
 import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
 import {notFound} from '../operation.ts';
+import {addUser, emailKey, type Linked, linkFor, removeUser} from './rules.ts';
 import {findUserByEmail, type ListedUser, listUsers, type User} from './store.ts';
-import {addUser, emailKey, type Linked, linkFor, removeUser} from './users.ts';
 
 export function userCommands(user: CliCommand): void {
 	user.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')

@@ -21,8 +21,8 @@ import {parseAddress} from '../../mail/address.ts';
 import {type Role, roles} from '../../mail/operator.ts';
 import {notFound} from '../operation.ts';
 import {findWorkspace} from '../workspaces/store.ts';
+import {addUser, changeUser, type Linked, linkFor, removeUser} from './rules.ts';
 import {findUser, type ListedUser, listUsers, type User} from './store.ts';
-import {addUser, changeUser, type Linked, linkFor, removeUser} from './users.ts';
 
 const everyWorkspace = 'all';
 

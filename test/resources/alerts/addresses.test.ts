@@ -13,7 +13,7 @@ import {
 import {listAudit} from '../../../src/resources/audit/store.ts';
 import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {insertSuppressions} from '../../../src/resources/suppressions/store.ts';
-import {addUser} from '../../../src/resources/users/users.ts';
+import {addUser} from '../../../src/resources/users/rules.ts';
 import {migrate} from '../../../src/store/engine/migrate.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';

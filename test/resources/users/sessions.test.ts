@@ -2,8 +2,6 @@ import test from 'ava';
 import {userTask} from '../../../src/daemon/sweep.ts';
 import type {Role} from '../../../src/mail/operator.ts';
 import {setPassword} from '../../../src/resources/users/log-in.ts';
-import {Sessions} from '../../../src/resources/users/sessions.ts';
-import {findUserByEmail, listUsers} from '../../../src/resources/users/store.ts';
 import {
 	addUser,
 	changeUser,
@@ -12,7 +10,9 @@ import {
 	removeUser,
 	toOperator,
 	useLink,
-} from '../../../src/resources/users/users.ts';
+} from '../../../src/resources/users/rules.ts';
+import {Sessions} from '../../../src/resources/users/sessions.ts';
+import {findUserByEmail, listUsers} from '../../../src/resources/users/store.ts';
 import {deleteWorkspace} from '../../../src/resources/workspaces/delete-workspace.ts';
 import {findWorkspace} from '../../../src/resources/workspaces/store.ts';
 import type {Store} from '../../../src/store/store.ts';
