@@ -13,7 +13,7 @@ import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {createResolver} from '../net/resolver.ts';
-import {type Context, type InputOf, type Operation, perform} from '../resources/operation.ts';
+import {type InputOf, type Operation, perform} from '../resources/operation.ts';
 import {
 	findIds,
 	findWorkspace,
@@ -170,7 +170,7 @@ export class Session {
 		operation: Operation<Input, Result>,
 		input: InputOf<Input>,
 	): Promise<Result> {
-		return await perform(operation, await this.#contextIn((await this.workspace()).id), input);
+		return await this.performIn((await this.workspace()).id, operation, input);
 	}
 
 	/** Performs an operation in the workspace of `--workspace`, or without that option for the whole installation. */
@@ -178,13 +178,18 @@ export class Session {
 		operation: Operation<Input, Result, string | null>,
 		input: InputOf<Input>,
 	): Promise<Result> {
-		return await perform(operation, await this.#contextIn((await this.chosenWorkspace())?.id ?? null), input);
+		return await this.performIn((await this.chosenWorkspace())?.id ?? null, operation, input);
 	}
 
-	async #contextIn<Workspace extends string | null>(workspaceId: Workspace): Promise<Context<Workspace>> {
+	/** Performs an operation in a workspace, or with `null` for the whole installation. */
+	async performIn<Input extends TSchema, Result, Workspace extends string | null>(
+		workspaceId: Workspace,
+		operation: Operation<Input, Result, Workspace>,
+		input: InputOf<Input>,
+	): Promise<Result> {
 		const {writer} = await this.store();
-		const vault = () => this.vault();
-		return {face: 'cli', workspaceId, mode: 'live', tools: this.tools, vault, writer, change: writer.transaction};
+		const acting = {face: 'cli', mode: 'live', tools: this.tools, vault: () => this.vault()} as const;
+		return await perform(operation, {...acting, workspaceId, writer, change: writer.transaction}, input);
 	}
 
 	/** Returns the keys. Throws ConfigError if they are not the store's. */

@@ -1,8 +1,8 @@
 import {type Html, html} from '../hosted/html.ts';
 import type {LogIn} from '../resources/users/log-in.ts';
+import {toOperator} from '../resources/users/rules.ts';
 import type {Proof} from '../resources/users/sessions.ts';
 import {findUser, type User} from '../resources/users/store.ts';
-import {toOperator} from '../resources/users/users.ts';
 import {act, hidden, input, nothing, section, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {

@@ -12,11 +12,16 @@ import {type Answer, go, type Route, type Visit} from './route.ts';
 type Show = (visit: Visit, problem: string) => Promise<Answer>;
 
 /** The page that has the forms, and where it is. */
-type Origin = {readonly path: string; readonly show: Show};
+type Origin<Workspace extends string | null> = {
+	readonly path: string;
+	readonly show: Show;
+	/** Where its operations work, or `null` for the whole installation. Absent: the workspace that is looked at. */
+	readonly workspaceId?: (visit: Visit) => Workspace;
+};
 
 type Reading<Input> = {
 	/** Looks before the form is read. Throws `Refused`. */
-	readonly before?: (visit: Visit) => Promise<void>;
+	readonly before?: (visit: Visit) => Promise<unknown>;
 	/** Absent: each field of the input is a field of the form or a parameter of the path. Throws `Refused`. */
 	readonly read?: (visit: Visit) => Input;
 };
@@ -37,13 +42,13 @@ export function toContext({writer, change, vault}: Parts, {workspace, tools}: Vi
 }
 
 /**
- * Makes routes for the forms of a page. The form of an operation needs the operation's role and works in the workspace
- * that is looked at. `done` is what the page then says, or another page.
+ * Makes routes for the forms of a page. The form of an operation needs the operation's role. `done` is what the page
+ * then says, or another page.
  */
 export const operationForms =
-	(parts: Parts, origin: Origin) =>
+	<Workspace extends string | null = string>(parts: Parts, origin: Origin<Workspace>) =>
 	<Input extends TSchema, Result>(
-		operation: Operation<Input, Result>,
+		operation: Operation<Input, Result, Workspace>,
 		path: string,
 		done: (result: Result, visit: Visit) => Answer | string | Promise<Answer>,
 		{before, read}: Reading<InputOf<Input>> = {},
@@ -54,10 +59,9 @@ export const operationForms =
 			await before?.(visit);
 			const value = read ? read(visit) : readForm(input, visit);
 			checkInput(input, value);
-			const result = await done(
-				await perform(operation, toContext(parts, visit), value as InputOf<Input>),
-				visit,
-			);
+			const workspaceId = origin.workspaceId ? origin.workspaceId(visit) : (visit.workspace.id as Workspace);
+			const context = {...toContext(parts, visit), workspaceId};
+			const result = await done(await perform(operation, context, value as InputOf<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 
@@ -150,7 +154,7 @@ export function fieldInputs(
 }
 
 function fieldInput(
-	{name, label, kind, isNullable, default: placeholder = 'none'}: Field,
+	{name, label, kind, isNullable, schema, default: placeholder = 'none'}: Field,
 	value: string,
 	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
 ): Html {
@@ -163,9 +167,10 @@ function fieldInput(
 		return select({name, label, value}, [{value: '', label: placeholder}, ...choices]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
+	const type = schema.format === 'email' ? 'email' : 'text';
 	return kind === 'long text'
 		? textarea(parts, 2)
-		: input({...parts, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
+		: input({...parts, type, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
 }
 
 /**

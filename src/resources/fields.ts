@@ -83,7 +83,8 @@ export function listFields(input: TSchema, path = ''): Field[] {
 			...annotation,
 			name,
 			label,
-			description: whole.description ?? '',
+			// The API has Markdown, people have plain text.
+			description: whole.description?.replaceAll('`', '') ?? '',
 			kind: toKind(schema, annotation),
 			isRequired: (required as readonly string[]).includes(property),
 			isNullable: whole.anyOf !== undefined,

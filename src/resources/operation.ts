@@ -67,12 +67,16 @@ type Head<Input extends TSchema> = {
 
 /** What the interfaces read of an operation before they perform it. */
 export type OperationHead = Head<TSchema>;
+type Entry = Omit<Act, 'action' | 'workspaceId' | 'at'> & Partial<Pick<Act, 'workspaceId'>>;
 
 /** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
-	/** Returns what the audit trail records in addition to the actor, time and workspace. */
-	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
+	/**
+	 * Returns what the audit trail records in addition to the actor, time and workspace, which it may replace. `null`
+	 * if nothing was changed, so that there is nothing to record and no cache to refresh.
+	 */
+	readonly entry: (result: Result, input: Input) => Entry | null;
 	/** `false` if no process caches what it changes. By default all processes refresh their caches. */
 	readonly refreshes?: false;
 };
@@ -131,9 +135,12 @@ export async function performIn<Input extends TSchema, Result, Workspace extends
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = context;
 	const result = await run(context, input);
-	await recordAct(trx, tools, {action: audit, workspaceId, ...entry(result, input)});
-	if (refreshes !== false) {
-		await bumpGeneration(trx);
+	const act = entry(result, input);
+	if (act !== null) {
+		await recordAct(trx, tools, {action: audit, workspaceId, ...act});
+		if (refreshes !== false) {
+			await bumpGeneration(trx);
+		}
 	}
 	return result;
 }

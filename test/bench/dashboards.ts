@@ -2,8 +2,8 @@ import {join} from 'node:path';
 import type {Bench} from '../../src/cli/bench/measures.ts';
 import type {ActTools} from '../../src/mail/operator.ts';
 import {Sessions} from '../../src/resources/users/sessions.ts';
-import {addUser} from '../../src/resources/users/users.ts';
 import {openStore} from '../../src/store/store.ts';
+import {newUser} from '../helpers/users.ts';
 
 /** Of one session the dashboard lets no more pages follow. */
 const pagesOfOne = 10;
@@ -18,12 +18,9 @@ export function openDashboards(pages: number, tools: ActTools): NonNullable<Benc
 		const sessions = new Sessions({store, ...tools});
 		const cookies: string[] = [];
 		for (let n = 0; n < Math.ceil(pages / pagesOfOne); n++) {
-			const input = {email: `user-${n}@x.example`, role: 'viewer', workspaceId} as const;
-			const added = await store.writer.transaction(trx => addUser(trx, tools, input));
-			if (added) {
-				const token = await sessions.start(added.user, {address: '127.0.0.1', agent: 'bench', by: 'link'});
-				cookies.push(`mailctl=${token}`);
-			}
+			const {user} = await newUser(store, tools, {email: `user-${n}@x.example`, role: 'viewer', workspaceId});
+			const token = await sessions.start(user, {address: '127.0.0.1', agent: 'bench', by: 'link'});
+			cookies.push(`mailctl=${token}`);
 		}
 		await store.close();
 		const ending = new AbortController();

@@ -6,13 +6,15 @@ import {livePages} from '../../src/dashboard/live.ts';
 import type {DashboardParts} from '../../src/dashboard/parts.ts';
 import type {Route, Visit} from '../../src/dashboard/route.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
+import {performIn} from '../../src/resources/operation.ts';
+import {changeUser, removeUser} from '../../src/resources/users/rules.ts';
 import {Sessions} from '../../src/resources/users/sessions.ts';
-import {addUser, changeUser, removeUser} from '../../src/resources/users/users.ts';
 import {findWorkspace} from '../../src/resources/workspaces/store.ts';
 import type {Store} from '../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
-import {testTools} from '../helpers/tools.ts';
+import {everywhere, testTools} from '../helpers/tools.ts';
+import {newUser} from '../helpers/users.ts';
 
 /** `looks`: the news of messages, in place of the store's events. */
 async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncIterable<boolean>) {
@@ -26,13 +28,9 @@ async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncItera
 	return {
 		tools,
 		async logIn(name: string) {
-			const input = {email: `${name}@x.example`, role: 'viewer', workspaceId} as const;
-			const added = await store.writer.transaction(trx => addUser(trx, tools, input));
-			if (!added) {
-				throw new Error(`There is a user ${name} already`);
-			}
-			const token = await sessions.start(added.user, {address: '192.0.2.1', agent: 'Firefox', by: 'link'});
-			return {user: added.user, token};
+			const {user} = await newUser(store, tools, {email: `${name}@x.example`, role: 'viewer', workspaceId});
+			const token = await sessions.start(user, {address: '192.0.2.1', agent: 'Firefox', by: 'link'});
+			return {user, token};
 		},
 		async follow(token: string, {method = 'GET', socket = new Socket()} = {}) {
 			const visit: unknown = {
@@ -48,9 +46,12 @@ async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncItera
 storeTest(test, 'ends the live stream of a user who is removed or moved to another workspace', async (t, store) => {
 	const {tools, logIn, follow} = await labOf(t, store);
 	const {workspaceId: other} = await insertWorkspace(store, 'other');
+	const context = everywhere(tools);
+	const {transaction} = store.writer;
+	const moved = {role: 'viewer', workspace: other} as const;
 	const changes = {
-		moved: (id: string) => store.writer.transaction(trx => changeUser(trx, tools, id, {workspace_id: other})),
-		removed: (id: string) => store.writer.transaction(trx => removeUser(trx, tools, id)),
+		moved: (id: string) => transaction(trx => performIn(changeUser, {...context, trx}, {...moved, id})),
+		removed: (id: string) => transaction(trx => performIn(removeUser, {...context, trx}, {id})),
 	};
 	for (const [how, change] of Object.entries(changes)) {
 		const {user, token} = await logIn(how);

@@ -31,3 +31,7 @@ export function testTools(start = Date.parse('2026-06-09T10:00:00.000Z')): ActTo
 
 export const testKeys = {current: 1, keys: {1: new Uint8Array(32).fill(7)}};
 export const testVault = createVault(testKeys);
+
+/** Returns the context of an operator of the installation. */
+export const everywhere = (tools: ActTools) =>
+	({face: 'cli', workspaceId: null, mode: 'live', tools, vault: async () => testVault}) as const;

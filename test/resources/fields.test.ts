@@ -32,6 +32,8 @@ test('lists the fields of nested objects too, and shows nothing of their annotat
 	);
 	t.deepEqual(input.required, ['name', 'look']);
 	t.is(listFields(Type.Object({open: Type.Optional(input.properties.open)}))[0]?.label, 'Open to all');
+	const [all] = listFields(Type.Object({all: Type.String({description: '`*@` for all.'})}));
+	t.is(all?.description, '*@ for all.', 'the API has Markdown, people have plain text');
 });
 
 test('a command reads the options that follow from the fields', t => {

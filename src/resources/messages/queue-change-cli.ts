@@ -1,10 +1,12 @@
 import {CliError} from '../../cli/fault.ts';
-import {domain, label, past} from '../../cli/options.ts';
+import {addFieldOptions} from '../../cli/field-options.ts';
+import {domain, past} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {readDaemons, type Session} from '../../cli/session.ts';
 import {grouped, printable, shortTime} from '../../cli/terminal-text.ts';
 import {isId} from '../../mail/ids.ts';
 import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
+import {listFields} from '../fields.ts';
 import {
 	changeQueue,
 	drop,
@@ -12,21 +14,29 @@ import {
 	flush,
 	hold,
 	type QueueChange,
+	type QueueDetail,
 	release,
 	resumeDestination,
 	suspendDestination,
 } from './queue.ts';
 
+const reasonField = listFields(suspendDestination.input).filter(({name}) => name === 'reason');
+
 /** The filters that every verb on queued recipients accepts instead of ids. */
-export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
+export type TargetOptions = {
+	readonly destination?: string;
+	readonly olderThan?: number;
+	/** Why they are changed, for the audit trail. */
+	readonly reason?: string;
+};
 
 /** The recipients that a command names. */
 type Targets = {
 	readonly recipients: readonly string[];
 	/** Named recipients that are not in the queue. */
 	readonly notQueued: readonly string[];
-	/** How they were chosen, for the audit trail. */
-	readonly chosen: Readonly<Record<string, unknown>>;
+	/** How they were chosen, and why. */
+	readonly chosen: QueueDetail;
 };
 
 export function targetOptions(command: CliCommand): CliCommand {
@@ -46,7 +56,7 @@ export function targetOptions(command: CliCommand): CliCommand {
 export async function chosenTargets(
 	session: Session,
 	ids: readonly string[],
-	{destination, olderThan}: TargetOptions,
+	{destination, olderThan, reason}: TargetOptions,
 	shouldDefaultToAll = false,
 ): Promise<Targets> {
 	const hasFilter = destination !== undefined || olderThan !== undefined;
@@ -62,11 +72,12 @@ export async function chosenTargets(
 	}
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	if (ids.length > 0) {
-		return await namedRecipients(session, ids, workspaceId);
+		return {...(await namedRecipients(session, ids, workspaceId)), chosen: {reason}};
 	}
 	const filter: QueueFilter = {workspaceId, destination, before: olderThan};
 	const recipients = await findWaiting(await session.reader(), filter);
-	return {recipients, notQueued: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
+	const before = olderThan === undefined ? undefined : new Date(olderThan).toISOString();
+	return {recipients, notQueued: [], chosen: {destination, before, reason}};
 }
 
 /** Finds recipients by ids. Throws if one is unknown, so that a command changes all of them or none. */
@@ -74,7 +85,7 @@ async function namedRecipients(
 	session: Session,
 	texts: readonly string[],
 	workspaceId: string | undefined,
-): Promise<Targets> {
+): Promise<Omit<Targets, 'chosen'>> {
 	const wrong = texts.find(text => !/^(?:rcp|msg)_/.test(text));
 	if (wrong !== undefined) {
 		throw new CliError('data', `${wrong} is not the id of a message or a recipient`, 'see mailctl queue list');
@@ -93,69 +104,35 @@ async function namedRecipients(
 	}
 	const recipients = new Set(named.filter(({isQueued}) => isQueued).map(({id}) => id));
 	const notQueued = new Set(named.filter(({isQueued}) => !isQueued).map(({id}) => id));
-	return {recipients: [...recipients].sort(), notQueued: [...notQueued].sort(), chosen: {}};
+	return {recipients: [...recipients].sort(), notQueued: [...notQueued].sort()};
 }
-
-type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
-
-/** Formats the result for people: `held 3 recipients`. */
-const saysOf =
-	({done}: QueueChange) =>
-	(recipients: string) =>
-		done === 'flushed' ? `${recipients} due now` : `${done} ${recipients}`;
-
-type Ids = [readonly string[]];
 
 /** The verbs that change recipients of the queue. */
 export function changeVerbs(queue: CliCommand): void {
-	reasonOption(
-		targetVerb(queue, 'hold', 'Hold messages in the queue until they are released', '--destination example.com'),
-	).does<Options, Ids>(async (session, options, ids) => await change(session, hold, ids, options));
+	changeVerb(queue, hold, 'Hold messages in the queue until they are released', '--destination example.com');
+	changeVerb(queue, release, 'Release held messages; each is attempted when it is due', 'msg_06f…');
+	changeVerb(queue, flush, 'Attempt waiting messages now; all without a filter', '--older-than 4h');
+	changeVerb(queue, drop, 'Remove messages from the queue as errored, without webhook events', 'rcp_06f… --yes');
+	changeVerb(queue, fail, 'Bounce messages now, as if they had expired; webhooks are notified', '--older-than 2d');
+}
 
-	targetVerb(queue, 'release', 'Release held messages; each is attempted when it is due', 'msg_06f…').does<
-		Options,
-		Ids
-	>(async (session, options, ids) => await change(session, release, ids, options));
+type Options = TargetOptions & {readonly yes?: boolean};
 
-	targetVerb(queue, 'flush', 'Attempt waiting messages now; all without a filter', '--older-than 4h').does<
-		Options,
-		Ids
-	>(async (session, options, ids) => {
-		await runChange(session, flush, await chosenTargets(session, ids, options, true));
+function changeVerb(queue: CliCommand, change: QueueChange, about: string, sample: string): void {
+	const {verb, takesReason} = change;
+	const command = targetOptions(queue.verb(`${verb} [id...]`, about).sample(`mailctl queue ${verb} ${sample}`));
+	if (change === drop) {
+		command.yesOption();
+	}
+	addFieldOptions(command, takesReason ? reasonField : []);
+	command.does<Options, [readonly string[]]>(async (session, options, ids) => {
+		const targets = await chosenTargets(session, ids, options, change === flush);
+		const recipients = countRecipients(targets.recipients.length);
+		if (change === drop && targets.recipients.length > 0) {
+			await session.confirm(`Drop ${recipients}? They become errored and are never sent.`, options.yes);
+		}
+		await runChange(session, change, targets);
 	});
-
-	targetVerb(queue, 'drop', 'Remove messages from the queue as errored, without webhook events', 'rcp_06f… --yes')
-		.yesOption()
-		.does<Options, Ids>(async (session, options, ids) => {
-			const targets = await chosenTargets(session, ids, options);
-			const recipients = countRecipients(targets.recipients.length);
-			if (targets.recipients.length > 0) {
-				await session.confirm(`Drop ${recipients}? They become errored and are never sent.`, options.yes);
-			}
-			await runChange(session, drop, targets);
-		});
-
-	reasonOption(
-		targetVerb(
-			queue,
-			'fail',
-			'Bounce messages now, as if they had expired; webhooks are notified',
-			'--older-than 2d',
-		),
-	).does<Options, Ids>(async (session, options, ids) => await change(session, fail(options.reason), ids, options));
-}
-
-async function change(session: Session, change: QueueChange, ids: readonly string[], options: Options): Promise<void> {
-	const {reason} = options;
-	await runChange(session, change, await chosenTargets(session, ids, options), reason === undefined ? {} : {reason});
-}
-
-function targetVerb(queue: CliCommand, name: string, about: string, sample: string): CliCommand {
-	return targetOptions(queue.verb(`${name} [id...]`, about).sample(`mailctl queue ${name} ${sample}`));
-}
-
-function reasonOption(command: CliCommand): CliCommand {
-	return command.option('--reason <text>', 'the reason, stored and shown by queue why', label('--reason'));
 }
 
 /**
@@ -166,7 +143,6 @@ async function runChange(
 	session: Session,
 	change: QueueChange,
 	{recipients, notQueued, chosen}: Targets,
-	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
 	const {newId} = session.tools;
 	const progress = session.progress('recipients');
@@ -178,14 +154,14 @@ async function runChange(
 		readSilentSince: async () => (await readDaemons(session)).silentSince,
 		onStep: (done: number, of: number) => progress.show(done, done / of),
 	};
-	const {changed, busy} = await changeQueue(options, change, recipients, {...chosen, ...detail});
+	const {changed, busy} = await changeQueue(options, change, recipients, chosen);
 	progress.end();
 	const unchanged = recipients.length - changed - busy.length;
 	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: notQueued.length}, () =>
 		recipients.length + notQueued.length === 0
 			? ['nothing in the queue matches']
 			: [
-					...(changed > 0 ? [saysOf(change)(countRecipients(changed))] : []),
+					...(changed > 0 ? [changedText(change, countRecipients(changed))] : []),
 					...(unchanged > 0 ? [`${countRecipients(unchanged)} unchanged: nothing to do`] : []),
 					...(notQueued.length > 0 ? [`${countRecipients(notQueued.length)} no longer in the queue`] : []),
 					...(busy.length > 0 && change.skipsInFlight
@@ -202,33 +178,35 @@ async function runChange(
 	}
 }
 
+const changedText = ({done}: QueueChange, recipients: string): string =>
+	done === 'flushed' ? `${recipients} due now` : `${done} ${recipients}`;
+
 function countRecipients(count: number): string {
 	return count === 1 ? '1 recipient' : `${grouped(count)} recipients`;
 }
 
 /** The verbs that stop and resume all mail to a domain. */
 export function suspendVerbs(queue: CliCommand): void {
-	queue
-		.verb('suspend <domain>', 'Stop sending to a domain until it is resumed; new messages wait')
-		.sample("mailctl queue suspend example.com --reason 'their disk is full until Monday'")
-		.option('--reason <text>', 'the reason, shown by queue summary and queue why', label('--reason'))
-		.does<{reason?: string}, [string]>(async (session, {reason}, text) => {
-			const destination = domain(text);
-			const suspension = await session.write(trx =>
-				suspendDestination(trx, session.tools, {destination, reason}),
-			);
-			session.show({...suspension, suspended: true}, () => [
-				`sending to ${destination} is suspended from ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
-			]);
-		});
+	addFieldOptions(
+		queue
+			.verb('suspend <domain>', 'Stop sending to a domain until it is resumed; new messages wait')
+			.sample("mailctl queue suspend example.com --reason 'their disk is full until Monday'"),
+		reasonField,
+	).does<{reason?: string}, [string]>(async (session, reason, text) => {
+		const destination = domain(text);
+		const suspension = await session.performIn(null, suspendDestination, {domain: destination, ...reason});
+		session.show({...suspension, suspended: true}, () => [
+			`sending to ${destination} is suspended from ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
+		]);
+	});
 
 	queue
 		.verb('resume <domain>', 'Resume sending to a domain that an operator or failures stopped')
 		.sample('mailctl queue resume example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);
-			const {suspension, sites} = await session.write(trx => resumeDestination(trx, session.tools, destination));
-			const isResumed = suspension !== undefined || sites.length > 0;
+			const resumed = await session.performIn(null, resumeDestination, {domain: destination});
+			const {suspension, sites, isResumed} = resumed;
 			session.show({destination, suspended: false, resumed: isResumed, sites}, () =>
 				isResumed
 					? [

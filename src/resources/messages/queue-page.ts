@@ -15,16 +15,15 @@ import {
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {checkTyped, operationForms, pageForms, readFields} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {countingRest, createShared} from '../../dashboard/shared.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
-import {parseDomain} from '../../mail/address.ts';
 import type {SiteReport} from '../../queue/site.ts';
 import {findWaiting, listQueue} from '../../store/queue/queue-summary.ts';
+import {listFields} from '../fields.ts';
 import {
 	changeQueue,
 	drop,
@@ -32,6 +31,7 @@ import {
 	flush,
 	hold,
 	type QueueChange,
+	type QueueDetail,
 	type QueueStatus,
 	readQueueStatus,
 	release,
@@ -56,7 +56,7 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 		const rows = shared(visit, `${workspace.id} ${includesIdle}`, () => readQueueStatus(parts.reader, status));
 		return queueList(parts, visit, {rows, problem});
 	};
-	return [page(path, list), ...suspensionForms(parts, pageForms(list)), ...destinationPages(parts)];
+	return [page(path, list), ...suspensionForms(parts, list), ...destinationPages(parts)];
 }
 
 async function queueList(
@@ -207,35 +207,35 @@ const suspendForm = (value: string): Html =>
 		fields: html`${input({name: 'domain', label: 'Domain', required: true, value, placeholder: 'example.com'})}${input({name: 'reason', label: 'Reason', placeholder: 'their disk is full'})}`,
 	});
 
-/** Stops all mail to a domain, of every workspace, and resumes it. `form`: makes forms of the list. */
-function suspensionForms({change}: DashboardParts, form: ReturnType<typeof pageForms>): readonly Route[] {
-	async function suspend(visit: Visit): Promise<Answer> {
-		const destination = parseDomain(visit.form.get('domain')?.trim() ?? '');
-		const reason = visit.form.get('reason')?.trim() ?? '';
-		if (destination === null) {
-			wrong('The domain must be a full name such as example.com.');
-		}
-		const fault = reason === '' ? null : labelProblem(reason);
-		if (fault !== null) {
-			wrong(`The reason ${fault}.`);
-		}
-		const wish = {destination, reason: reason === '' ? undefined : reason};
-		await change(trx => suspendDestination(trx, visit.tools, wish));
-		return go(`${path}/${destination}`, `Nothing is sent to ${destination} until you resume it. Its mail waits.`);
-	}
-
-	async function resume({params, tools}: Visit): Promise<Answer> {
-		const destination = params.destination ?? '';
-		const {suspension, sites} = await change(trx => resumeDestination(trx, tools, destination));
-		const isResumed = suspension !== undefined || sites.length > 0;
-		return go(path, isResumed ? `Mail to ${destination} goes again.` : `${destination} was not suspended.`);
-	}
-
+/** Stops all mail to a domain, of every workspace, and resumes it, from the page `show`. */
+function suspensionForms(parts: DashboardParts, show: (visit: Visit, problem: string) => Promise<Answer>) {
+	const form = operationForms(parts, {path, show, workspaceId: () => null});
 	return [
-		form(`${path}/suspend`, 'operator', suspend, {everywhere: true}),
-		form(`${path}/:destination/resume`, 'operator', resume, {everywhere: true}),
+		form(
+			suspendDestination,
+			`${path}/suspend`,
+			({destination}) =>
+				go(`${path}/${destination}`, `Nothing is sent to ${destination} until you resume it. Its mail waits.`),
+			{read: ({form: sent}) => readTyped(sent)},
+		),
+		form(
+			resumeDestination,
+			`${path}/:destination/resume`,
+			({isResumed}, {params: {destination}}) =>
+				isResumed ? `Mail to ${destination} goes again.` : `${destination} was not suspended.`,
+			{read: ({params}) => ({domain: params.destination ?? ''})},
+		),
 	];
 }
+
+const typedFields = listFields(suspendDestination.input);
+
+/** Reads the fields that were not left blank. */
+const readTyped = <Input extends object>(sent: URLSearchParams): Input =>
+	readFields(
+		typedFields.filter(({name}) => sent.get(name)?.trim()),
+		sent,
+	);
 
 const maxShown = 50;
 
@@ -302,13 +302,13 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	async function run(
-		visit: Visit,
-		change: QueueChange,
-		detail: Readonly<Record<string, unknown>> = {},
-	): Promise<Answer> {
-		const {params, workspace, tools} = visit;
-		const destination = params.destination ?? '';
+	async function run(visit: Visit, change: QueueChange): Promise<Answer> {
+		const {params, workspace, tools, form: sent} = visit;
+		const {destination = ''} = params;
+		if (change.isFinal) {
+			checkTyped(visit, destination, `Nothing was ended: type ${destination} to end its mail.`);
+		}
+		const {reason} = change.takesReason ? readTyped<QueueDetail>(sent) : {};
 		const recipients = await findWaiting(reader, {workspaceId: workspace.id, destination});
 		const options = {
 			transaction: writer.transaction,
@@ -316,48 +316,16 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 			eventWriter: {newId: tools.newId, onDue: webhooks.reportDue},
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
-		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});
+		const {changed, busy} = await changeQueue(options, change, recipients, {destination, reason});
 		const left = busy.length > 0 ? ` ${count(busy.length)} being attempted right now: repeat it in a moment.` : '';
 		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
 	}
 
-	/** With the reason that was typed; null: none was, and the change has its own. */
-	async function withReason(visit: Visit, changeFor: (reason: string | undefined) => QueueChange): Promise<Answer> {
-		const reason = visit.form.get('reason')?.trim() || undefined;
-		const fault = reason === undefined ? null : labelProblem(reason);
-		return fault === null
-			? await run(visit, changeFor(reason), reason === undefined ? {} : {reason})
-			: wrong(`The reason ${fault}.`);
-	}
-
-	const typed =
-		(work: (visit: Visit) => Promise<Answer>) =>
-		async (visit: Visit): Promise<Answer> => {
-			const {destination = ''} = visit.params;
-			checkTyped(visit, destination, `Nothing was ended: type ${destination} to end its mail.`);
-			return await work(visit);
-		};
-
-	const to = (verb: string) => `${path}/:destination/${verb}`;
-	const form = pageForms(show);
-	return [
-		page(`${path}/:destination`, show),
-		form(to('hold'), 'operator', visit => withReason(visit, () => hold)),
-		form(to('release'), 'operator', visit => run(visit, release)),
-		form(to('flush'), 'operator', visit => run(visit, flush)),
-		form(
-			to('drop'),
-			'operator',
-			typed(visit => run(visit, drop)),
-			{fresh: true},
-		),
-		form(
-			to('fail'),
-			'operator',
-			typed(visit => withReason(visit, fail)),
-			{fresh: true},
-		),
-	];
+	const form = (change: QueueChange) => {
+		const to = `${path}/:destination/${change.verb}`;
+		return pageForms(show)(to, 'operator', visit => run(visit, change), change.isFinal && {fresh: true});
+	};
+	return [page(`${path}/:destination`, show), ...[hold, release, flush, drop, fail].map(form)];
 }
 
 function reasonText(why: Why | undefined): Html {

@@ -1,10 +1,12 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
+import {parseDomain} from '../../mail/address.ts';
 import type {Recipient} from '../../mail/message.ts';
 import type {Acting, ActTools} from '../../mail/operator.ts';
+import {Type} from '../../mail/type.ts';
 import type {EventWriter} from '../../outcome/outbox.ts';
-import {type GivenUp, giveUp} from '../../outcome/settle.ts';
+import {giveUp} from '../../outcome/settle.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {
 	deleteSuspension,
@@ -22,6 +24,8 @@ import {
 } from '../../store/queue/open-recipients.ts';
 import {noPriorities, type QueueSummary, summarizeQueue} from '../../store/queue/queue-summary.ts';
 import {recordAct} from '../audit/store.ts';
+import {field} from '../fields.ts';
+import {type OperationContext, operation} from '../operation.ts';
 
 /** Why all mail to a destination is stopped. */
 export type Stopped = {
@@ -107,30 +111,54 @@ function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Sto
 
 /** An operator's change to queued recipients. */
 export type QueueChange = {
+	/** The name in commands and paths, such as `hold`. */
+	readonly verb: string;
 	/** The name of the count in the result and of the action in the audit trail, such as `held`. */
 	readonly done: string;
+	readonly takesReason?: true;
+	/** Whether the messages end. */
+	readonly isFinal?: true;
 	/**
 	 * Whether to skip recipients with an attempt in progress. Otherwise they are changed once the attempt has ended.
 	 */
 	readonly skipsInFlight: boolean;
-	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
+	readonly apply: (
+		trx: Knex.Transaction,
+		step: Step,
+		eventWriter: EventWriter,
+		reason: string | undefined,
+	) => Promise<readonly Recipient[]>;
 };
 
-export const hold: QueueChange = {done: 'held', skipsInFlight: false, apply: holdRecipients};
-export const release: QueueChange = {done: 'released', skipsInFlight: true, apply: releaseHeld};
-export const flush: QueueChange = {done: 'flushed', skipsInFlight: true, apply: makeDue};
-
-const end = (done: string, how: GivenUp): QueueChange => ({
-	done,
+export const hold: QueueChange = {
+	verb: 'hold',
+	done: 'held',
+	takesReason: true,
 	skipsInFlight: false,
-	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
-});
+	apply: holdRecipients,
+};
+export const release: QueueChange = {verb: 'release', done: 'released', skipsInFlight: true, apply: releaseHeld};
+export const flush: QueueChange = {verb: 'flush', done: 'flushed', skipsInFlight: true, apply: makeDue};
 
 /** Ends recipients as errored, without a webhook. */
-export const drop: QueueChange = end('dropped', {kind: 'drop'});
+export const drop: QueueChange = {
+	verb: 'drop',
+	done: 'dropped',
+	isFinal: true,
+	skipsInFlight: false,
+	apply: (trx, step, eventWriter) => giveUp(trx, step, {kind: 'drop'}, eventWriter),
+};
 
 /** Ends recipients as bounced, with a webhook. */
-export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
+export const fail: QueueChange = {
+	verb: 'fail',
+	done: 'failed',
+	takesReason: true,
+	isFinal: true,
+	skipsInFlight: false,
+	apply: (trx, step, eventWriter, reason = 'given up by the operator') =>
+		giveUp(trx, step, {kind: 'fail', reason}, eventWriter),
+};
 
 type ChangeOptions = {
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
@@ -148,12 +176,15 @@ const recipientsPerStep = 500;
 /** How long to wait for attempts in progress before each further pass, in milliseconds. */
 const patience = [250, 500, 1000, 2000];
 
+/** How recipients were selected, and why they are changed, for the audit trail. */
+export type QueueDetail = {readonly [Name in 'destination' | 'before' | 'reason']?: string | undefined};
+
 /** Changes recipients in short transactions, so that the daemon can write in between and sees each step. */
 export async function changeQueue(
 	options: ChangeOptions,
 	change: QueueChange,
 	recipients: readonly string[],
-	detail: Readonly<Record<string, unknown>>,
+	detail: QueueDetail,
 ): Promise<QueueChanged> {
 	let {changed, busy} = await takeSteps(options, change, recipients, detail);
 	for (const wait of change.skipsInFlight ? [] : patience) {
@@ -172,7 +203,7 @@ async function takeSteps(
 	{transaction, tools, eventWriter, readSilentSince, onStep}: ChangeOptions,
 	change: QueueChange,
 	ids: readonly string[],
-	detail: Readonly<Record<string, unknown>>,
+	detail: QueueDetail,
 ): Promise<QueueChanged> {
 	let changed = 0;
 	const busy: string[] = [];
@@ -181,7 +212,7 @@ async function takeSteps(
 		const silentSince = await readSilentSince();
 		const now = storeTime(tools.clock.now());
 		const done = await transaction(async trx => {
-			const recipients = await change.apply(trx, {ids: some, now, silentSince}, eventWriter);
+			const recipients = await change.apply(trx, {ids: some, now, silentSince}, eventWriter, detail.reason);
 			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, recipients);
 			if (recipients.length > 0) {
 				await bumpGeneration(trx);
@@ -200,8 +231,7 @@ type QueueAction = {
 	/** The audit action, such as `queue.held`. */
 	readonly action: string;
 	readonly at: string;
-	/** How the recipients were selected, and why. */
-	readonly detail: Readonly<Record<string, unknown>>;
+	readonly detail: QueueDetail;
 };
 
 /** Records one audit entry for each workspace with changed recipients. */
@@ -223,46 +253,61 @@ async function auditQueue(
 	}
 }
 
-const noReason = 'suspended by the operator';
+const suspends = {
+	role: 'operator',
+	everywhere: true,
+	without: {api: 'a domain is suspended for all workspaces', apply: 'a file describes state, not actions'},
+} as const;
+const reason = field(Type.Optional(Type.String({format: 'label'})), {
+	option: 'reason <text>',
+	description: 'The reason, stored and shown by queue why.',
+});
+const domain = field(Type.String({format: 'domain'}), {normalize: parseDomain});
 
 /**
  * Suspends a destination for all workspaces. Mail to it is accepted and waits until the destination is resumed.
  * Suspending it again without a reason keeps the previous reason.
  */
-export async function suspendDestination(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	{destination, reason: given}: {readonly destination: string; readonly reason?: string | undefined},
-): Promise<Suspension> {
-	const now = storeTime(tools.clock.now());
-	const before = given === undefined ? await readSuspension(trx, destination) : undefined;
-	const reason = given ?? before?.reason ?? noReason;
-	const suspension = await upsertSuspension(trx, {destination, reason, created_at: now});
-	await recordAct(trx, tools, {action: 'queue.suspended', workspaceId: null, target: destination, detail: {reason}});
-	await bumpGeneration(trx);
-	return suspension;
-}
+export const suspendDestination = operation({
+	...suspends,
+	name: 'queue suspend',
+	input: Type.Object({domain, reason}),
+	async run({trx, tools}: OperationContext<null>, {domain: destination, reason: given}): Promise<Suspension> {
+		const before = given === undefined ? await readSuspension(trx, destination) : undefined;
+		return await upsertSuspension(trx, {
+			destination,
+			reason: given ?? before?.reason ?? 'suspended by the operator',
+			created_at: storeTime(tools.clock.now()),
+		});
+	},
+	audit: 'queue.suspended',
+	entry: ({destination: target, reason}) => ({target, detail: {reason}}),
+});
 
 type Resumed = {
 	/** `undefined` if no operator had suspended it. */
 	readonly suspension: Suspension | undefined;
 	/** The destination's providers that were backing off after failures. */
 	readonly sites: readonly string[];
+	/** Whether either was stopped. */
+	readonly isResumed: boolean;
 };
 
 /**
  * Ends an operator's suspension. Each of the destination's providers that is backing off is sent one message
  * immediately, to test whether it accepts mail again.
  */
-export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
-	const now = storeTime(tools.clock.now());
-	const suspension = await deleteSuspension(trx, destination);
-	const waitedFor = await listSiteSuspensions(trx, now, {destination});
-	const resumed = await resumeSites(trx, [...new Set(waitedFor.map(({site}) => site))], now);
-	if (suspension || resumed.length > 0) {
-		const detail = {sites: resumed};
-		await recordAct(trx, tools, {action: 'queue.resumed', workspaceId: null, target: destination, detail});
-		await bumpGeneration(trx);
-	}
-	return {suspension, sites: resumed};
-}
+export const resumeDestination = operation({
+	...suspends,
+	name: 'queue resume',
+	input: Type.Object({domain}),
+	async run({trx, tools}: OperationContext<null>, {domain: destination}): Promise<Resumed> {
+		const now = storeTime(tools.clock.now());
+		const suspension = await deleteSuspension(trx, destination);
+		const waitedFor = await listSiteSuspensions(trx, now, {destination});
+		const sites = await resumeSites(trx, [...new Set(waitedFor.map(({site}) => site))], now);
+		return {suspension, sites, isResumed: suspension !== undefined || sites.length > 0};
+	},
+	audit: 'queue.resumed',
+	entry: ({sites, isResumed}, {domain: target}) => (isResumed ? {target, detail: {sites}} : null),
+});

@@ -3,21 +3,8 @@ import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
 import {lookAt} from '../../dashboard/look.ts';
 import {mailFrame} from '../../dashboard/mail-frame.ts';
 import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
-import {
-	act,
-	badge,
-	code,
-	count,
-	facts,
-	input,
-	name,
-	nothing,
-	opened,
-	section,
-	table,
-	time,
-} from '../../dashboard/markup.ts';
-import {operationForms} from '../../dashboard/operation-form.ts';
+import {act, badge, code, count, facts, name, nothing, opened, section, table, time} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -25,6 +12,7 @@ import {parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Received, senderOf, type Verdict, wildcardOf} from '../../mail/received.ts';
 import {askedTerms} from '../../mail/terms.ts';
+import {listFields} from '../fields.ts';
 import {lines} from '../messages/mail-page.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
 import {
@@ -62,7 +50,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 			place: 'received',
 			title: 'Received',
 			problem,
-			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
+			actions: mayAct ? opened('New address', addForm(form)) : nothing,
 			content: html`${search}${timeChips('Received', query, path)}${mails}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
 	}
@@ -192,18 +180,8 @@ function aboutMail(mail: Received, now: number): Html {
 	]);
 }
 
-const addForm = (value: string): Html =>
-	act({
-		to: inbound,
-		label: 'Receive its mail',
-		fields: input({
-			name: 'address',
-			label: 'Address',
-			value,
-			required: true,
-			hint: 'Or *@ and a domain: all of it',
-		}),
-	});
+const addForm = (typed: URLSearchParams): Html =>
+	act({to: inbound, label: 'Receive its mail', fields: fieldInputs(listFields(addInbound.input), {typed})});
 
 const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});
 

@@ -3,6 +3,7 @@ import {isReserved, parseAddress} from '../../mail/address.ts';
 import type {Received} from '../../mail/received.ts';
 import {Type} from '../../mail/type.ts';
 import {recordAct} from '../audit/store.ts';
+import {field} from '../fields.ts';
 import {notFound, operation, Refused, unusable} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {listReturnPathHosts} from './inbound-store.ts';
@@ -53,8 +54,7 @@ export const addInbound = operation({
 	name: 'inbound add',
 	input: Type.Object(
 		{
-			address: Type.String({
-				maxLength: 254,
+			address: field(Type.String({maxLength: 254}), {
 				description: 'An address, or `*@` and a domain for all its addresses.',
 			}),
 		},

@@ -1,36 +1,30 @@
-import {CliError} from '../../cli/fault.ts';
+import {addFieldOptions} from '../../cli/field-options.ts';
 import {logInLink} from '../../cli/init.ts';
-import {oneOf, address as parseAddress} from '../../cli/options.ts';
+import {address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {isLoopback} from '../../config/derive.ts';
-import {type Role, roles} from '../../mail/operator.ts';
+import type {Role} from '../../mail/operator.ts';
 import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
+import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
+import {addUser, emailKey, everyWorkspace, type Linked, linkUser, removeUser} from './rules.ts';
 import {findUserByEmail, type ListedUser, listUsers, type User} from './store.ts';
-import {addUser, emailKey, type Linked, linkFor, removeUser} from './users.ts';
+
+const roleField = listFields(addUser.input).filter(({name}) => name === 'role');
 
 export function userCommands(user: CliCommand): void {
-	user.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')
-		.sample('mailctl user add ann@example.com --role operator --workspace shop')
-		.option(
-			'--role <role>',
-			'viewer reads; operator also changes messages, lists and templates; admin also changes the setup, keys and users',
-			oneOf('--role', roles),
-			'viewer',
-		)
-		.does<{role: Role}, [string]>(async (session, {role}, text) => {
-			const email = parseAddress(text).key;
-			const workspace = await session.chosenWorkspace();
-			const input = {email, role, workspaceId: workspace?.id ?? null, isVouched: true};
-			const added = await session.write(trx => addUser(trx, session.tools, input));
-			if (!added) {
-				const fix = `for a new link run mailctl user link ${email}`;
-				throw new CliError('data', `a user ${email} already exists`, fix);
-			}
-			showLink(session, added);
-		});
+	addFieldOptions(
+		user
+			.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')
+			.sample('mailctl user add ann@example.com --role operator --workspace shop'),
+		roleField,
+	).does<{role?: Role}, [string]>(async (session, {role}, text) => {
+		const email = parseAddress(text).key;
+		const workspace = (await session.chosenWorkspace())?.id ?? everyWorkspace;
+		showLink(session, await session.performIn(null, addUser, {email, workspace, ...(role && {role})}));
+	});
 
 	user.verb('list', 'List dashboard users')
 		.sample('mailctl user list')
@@ -42,8 +36,8 @@ export function userCommands(user: CliCommand): void {
 	user.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
-			const row = await userOf(session, text);
-			showLink(session, (await session.write(trx => linkFor(trx, session.tools, row))) ?? notFound('user', text));
+			const {id} = await userOf(session, text);
+			showLink(session, await session.performIn(null, linkUser, {id}));
 		});
 
 	user.verb('remove <email>', 'Remove a user and end their sessions')
@@ -52,9 +46,7 @@ export function userCommands(user: CliCommand): void {
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {id, email} = await userOf(session, text);
 			await session.confirm(`Remove the user ${email}?`, yes);
-			if (!(await session.write(trx => removeUser(trx, session.tools, id)))) {
-				notFound('user', text);
-			}
+			await session.performIn(null, removeUser, {id});
 			session.show({id, email, removed: true}, () => [`removed ${email}`]);
 		});
 }

@@ -4,10 +4,10 @@ import type {ActTools} from '../../mail/operator.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
 import type {Attempt, FailedLogIns} from './failed-log-ins.ts';
+import {emailKey, recordUserAct, useLink} from './rules.ts';
 import {Pending} from './sessions.ts';
 import {deleteUserSessions, findUser, findUserByEmail, takeTotpStep, type User, updateUser} from './store.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';
-import {emailKey, recordUserAct, useLink} from './users.ts';
 
 type Writing = Pick<Store, 'writer'>;
 

@@ -3,9 +3,9 @@ import {Agent, fetch} from 'undici';
 import type {Clock} from '../../kit/clock.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
+import {emailKey} from './rules.ts';
 import {Pending} from './sessions.ts';
 import {findUserByEmail, type User} from './store.ts';
-import {emailKey} from './users.ts';
 
 type OidcOptions = {
 	readonly issuer: string;

@@ -1,4 +1,3 @@
-import type {FastifyRequest} from 'fastify';
 import {
 	act,
 	badge,
@@ -12,47 +11,40 @@ import {
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, type Route, type Visit} from '../../dashboard/route.ts';
 import {maxOffered} from '../../dashboard/visitor.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {parseAddress} from '../../mail/address.ts';
 import {type Role, roles} from '../../mail/operator.ts';
+import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {findWorkspace} from '../workspaces/store.ts';
-import {findUser, type ListedUser, listUsers, type User} from './store.ts';
-import {addUser, changeUser, type Linked, linkFor, removeUser} from './users.ts';
+import {addUser, changeUser, everyWorkspace, findOther, type Linked, linkUser, removeUser} from './rules.ts';
+import {findUser, type ListedUser, listUsers} from './store.ts';
 
-const everyWorkspace = 'all';
+const path = '/users';
+const emailField = listFields(addUser.input).filter(({name}) => name === 'email');
 
 /** Who may see the dashboard. Admins of one workspace see and change its users alone. */
-export function userPages({reader, change}: DashboardParts): readonly Route[] {
-	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {signedIn, now, form} = visit;
-		const rows = await listUsers(reader, signedIn.user.workspaceId ?? undefined);
-		const email = {
-			name: 'email',
-			label: 'E-mail',
-			type: 'email',
-			required: true,
-			value: form.get('email') ?? '',
-		} as const;
-		const fields = html`${input(email)}${roleField('viewer')}${workspaceField(visit, signedIn.user.workspaceId)}`;
-		const actions = opened('Add a user', act({to: '/users', label: 'Add', fields}));
-		return {kind: 'page', place: 'users', title: 'Users', problem, actions, content: userTable(rows, now)};
-	}
+export function userPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
 
-	/** The user of the path, if the visitor may change them. */
-	async function found({params: {id = ''}, signedIn}: Visit): Promise<User | undefined> {
-		const user = await findUser(reader, id);
-		const own = signedIn.user.workspaceId;
-		return user && (own === null || user.workspace_id === own) ? user : undefined;
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {now, form} = visit;
+		const rows = await listUsers(reader, reach(visit) ?? undefined);
+		const email = fieldInputs(emailField, {typed: form});
+		const fields = html`${email}${roleField('viewer')}${workspaceField(visit, reach(visit))}`;
+		const actions = opened('Add a user', act({to: path, label: 'Add', fields}));
+		return {kind: 'page', place: 'users', title: 'Users', problem, actions, content: userTable(rows, now)};
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {now, signedIn} = visit;
-		const user = (await found(visit)) ?? notFound('user', '');
+		const user = await findUser(reader, visit.params.id ?? '');
+		if (!user || ![null, user.workspace_id].includes(reach(visit))) {
+			notFound('user', '');
+		}
 		const workspace = user.workspace_id === null ? undefined : await findWorkspace(reader, user.workspace_id);
 		const said = facts([
 			['Role', user.role],
@@ -74,72 +66,28 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 		return {kind: 'page', place: 'users', title: user.email, problem, content: html`${said}${forms}`};
 	}
 
-	/** Null: all; undefined: there is no such workspace. An admin of one workspace gives others that one. */
-	async function workspaceOf({form, signedIn}: Visit): Promise<string | null | undefined> {
-		const own = signedIn.user.workspaceId;
-		const given = form.get('workspace')?.trim() ?? '';
-		return own ?? (given === everyWorkspace ? null : (await findWorkspace(reader, given))?.id);
-	}
+	const checkRemoval = async (visit: Visit) => {
+		const {params, tools} = visit;
+		const {email} = await findOther(reader, {workspaceId: reach(visit), tools}, params.id ?? '');
+		checkTyped(visit, email, `Type ${email} to remove this user.`);
+	};
 
-	/** For what admins may not do to themselves, so that they cannot lock themselves out. */
-	async function other(visit: Visit): Promise<User> {
-		const user = await found(visit);
-		return user && user.id !== visit.signedIn.user.id
-			? user
-			: notFound('user', '', {page: 'There is no such user that you could change.'});
-	}
-
-	async function add(visit: Visit): Promise<Answer> {
-		const {form, tools, request} = visit;
-		const parsed = parseAddress((form.get('email') ?? '').trim(), {allowsUtf8Local: false});
-		const [role, workspaceId] = [roleOf(form), await workspaceOf(visit)];
-		if (!parsed.ok) {
-			wrong(`The address ${parsed.problem}.`);
-		}
-		if (role === undefined || workspaceId === undefined) {
-			wrong('Choose a role and a workspace.');
-		}
-		const {key: email} = parsed.address;
-		const isVouched = visit.signedIn.user.workspaceId === null;
-		const added = await change(trx => addUser(trx, tools, {email, role, workspaceId, isVouched}));
-		return added ? linkPage(request, added) : wrong(`There is a user ${email} already.`);
-	}
-
-	async function update(visit: Visit): Promise<Answer> {
-		const user = await other(visit);
-		const [role, workspace_id] = [roleOf(visit.form), await workspaceOf(visit)];
-		if (role === undefined || workspace_id === undefined) {
-			wrong('Choose a role and a workspace.');
-		}
-		await change(trx => changeUser(trx, visit.tools, user.id, {role, workspace_id}));
-		return go(`/users/${user.id}`, 'Saved. It holds at once.');
-	}
-
-	async function link(visit: Visit): Promise<Answer> {
-		const user = await other(visit);
-		const linked = (await change(trx => linkFor(trx, visit.tools, user))) ?? notFound('user', '');
-		return linkPage(visit.request, linked);
-	}
-
-	async function remove(visit: Visit): Promise<Answer> {
-		const user = await other(visit);
-		checkTyped(visit, user.email, `Type ${user.email} to remove this user.`);
-		await change(trx => removeUser(trx, visit.tools, user.id));
-		return go('/users', `${user.email} is removed.`);
-	}
-
-	const [ofList, ofUser] = [pageForms(list), pageForms(show)];
+	const ofList = operationForms(parts, {path, show: list, workspaceId: reach});
+	const ofUser = operationForms(parts, {path, show, workspaceId: reach});
 	return [
-		{method: 'GET', path: '/users', role: 'admin', answer: list},
-		ofList('/users', 'admin', add, {fresh: true}),
-		{method: 'GET', path: '/users/:id', role: 'admin', answer: show},
-		ofUser('/users/:id', 'admin', update, {fresh: true}),
-		ofUser('/users/:id/link', 'admin', link, {fresh: true}),
-		ofUser('/users/:id/remove', 'admin', remove, {fresh: true}),
+		{method: 'GET', path, role: 'admin', answer: list},
+		ofList(addUser, path, linkPage),
+		{method: 'GET', path: `${path}/:id`, role: 'admin', answer: show},
+		ofUser(changeUser, `${path}/:id`, ({id}) => go(`${path}/${id}`, 'Saved. It holds at once.')),
+		ofUser(linkUser, `${path}/:id/link`, linkPage),
+		ofUser(removeUser, `${path}/:id/remove`, ({email}) => `${email} is removed.`, {before: checkRemoval}),
 	];
 }
 
-function linkPage({protocol, host}: FastifyRequest, {user, token}: Linked): Page {
+/** The workspace whose users a visitor may change; `null` for all. */
+const reach = ({signedIn}: Visit): string | null => signedIn.user.workspaceId;
+
+function linkPage({user, token}: Linked, {request: {protocol, host}}: Visit): Page {
 	const content = html`<p>This link logs ${user.email} (${user.role}) in once, within an hour. It is shown only now: give it to them over a way that you trust.</p>
 <p>${copyable(`${protocol}://${host}/login/${token}`, 'the link')}</p>
 <p><a href="/users">Back to the users</a></p>`;
@@ -188,5 +136,3 @@ function workspaceField({signedIn, workspaces}: Visit, value: string | null): Ht
 	const choices = [all, ...workspaces.map(({id, name: label}) => ({value: id, label}))];
 	return select({name: 'workspace', label: 'Workspace', value: value ?? everyWorkspace}, choices);
 }
-
-const roleOf = (form: URLSearchParams): Role | undefined => roles.find(role => role === form.get('role'));

@@ -11,6 +11,7 @@ import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
 import type {FailedLogIns} from './failed-log-ins.ts';
 import type {LogIn} from './log-in.ts';
+import {recordUserAct} from './rules.ts';
 import {Pending} from './sessions.ts';
 import {
 	deletePasskey,
@@ -22,7 +23,6 @@ import {
 	type User,
 	usePasskey,
 } from './store.ts';
-import {recordUserAct} from './users.ts';
 
 /** The origin of the dashboard. Passkeys are bound to its host name, which cannot be an IP address. */
 export type DashboardOrigin = {

@@ -6,6 +6,7 @@ import {hourMs, storeTime} from '../../kit/time.ts';
 import type {ActTools, Operator, Role} from '../../mail/operator.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
+import {createToken, recordUserAct, tokenHash, toOperator} from './rules.ts';
 import {
 	deleteUserSessions,
 	findUser,
@@ -18,7 +19,6 @@ import {
 	updateUser,
 	updateUserSession,
 } from './store.ts';
-import {createToken, recordUserAct, tokenHash, toOperator} from './users.ts';
 
 const idleMs = 12 * hourMs;
 const wholeMs = 7 * 24 * hourMs;

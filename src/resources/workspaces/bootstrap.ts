@@ -21,8 +21,8 @@ import {deleteApiKey, listApiKeys} from '../keys/store.ts';
 import {performIn} from '../operation.ts';
 import {findTemplate} from '../templates/store.ts';
 import {saveTemplate} from '../templates/versions.ts';
+import {addUser, everyWorkspace, linkUser} from '../users/rules.ts';
 import {findUserByEmail} from '../users/store.ts';
-import {addUser, linkFor} from '../users/users.ts';
 import {createWorkspace} from './rules.ts';
 import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {hasWorkspace} from './store.ts';
@@ -155,19 +155,21 @@ async function createFirstAccess(
 	vault: Vault,
 	{workspaceId, hasDashboard}: {readonly workspaceId: string; readonly hasDashboard: boolean},
 ): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
-	const create = async (mode: Mode) => {
-		const context = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
-		return (await performIn(createKey, context, {name: firstKeyName, mode})).key;
-	};
+	const context = {face: 'cli', mode: 'live', tools, vault: async () => vault, trx} as const;
+	const create = async (mode: Mode) =>
+		(await performIn(createKey, {...context, workspaceId}, {name: firstKeyName, mode})).key;
 	const link = async () => {
 		const user = await findUserByEmail(trx, firstUser);
-		const first = {email: firstUser, role: 'admin', workspaceId: null, isVouched: true} as const;
-		return user ? await linkFor(trx, tools, user) : await addUser(trx, tools, first);
+		const everywhere = {...context, workspaceId: null};
+		const first = {email: firstUser, role: 'admin', workspace: everyWorkspace} as const;
+		return user
+			? await performIn(linkUser, everywhere, {id: user.id})
+			: await performIn(addUser, everywhere, first);
 	};
 	return {
 		liveKey: await create('live'),
 		testKey: await create('test'),
-		logInToken: hasDashboard ? ((await link())?.token ?? null) : null,
+		logInToken: hasDashboard ? (await link()).token : null,
 	};
 }
 

@@ -2,7 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../../cli/fault.ts';
 import {addFieldOptions, fieldRows, readFieldOptions} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
-import {changesIn, label, none, orNull, route, unlessDefault} from '../../cli/options.ts';
+import {changesIn, none, orNull, route, unlessDefault} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {namedWorkspace, readDaemons, type Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, shortTime} from '../../cli/terminal-text.ts';
@@ -25,7 +25,7 @@ import {
 	resumeByInstallation,
 	type WorkspaceInput,
 } from './rules.ts';
-import {settingsSchema, toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
+import {pauseInput, settingsSchema, toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from './store.ts';
 
 const settingFields = listFields(workspaceInput);
@@ -101,21 +101,15 @@ export function workspaceCommands(workspace: CliCommand): void {
 		await showWorkspace(session, changed ?? nameTaken(input.name));
 	});
 
-	workspace
-		.verb('pause [workspace]', 'Pause a workspace: refuse sends and hold queued messages')
-		.sample('mailctl workspace pause acme --reason "under review"')
-		.requiredOption(
-			'--reason <reason>',
-			'the reason, shown with the workspace and to callers of the API',
-			label('--reason'),
-		)
-		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
-			const row = await chosen(session, key);
-			await showWorkspace(
-				session,
-				await session.write(trx => pauseByInstallation(trx, session.tools, row, reason)),
-			);
-		});
+	addFieldOptions(
+		workspace
+			.verb('pause [workspace]', 'Pause a workspace: refuse sends and hold queued messages')
+			.sample('mailctl workspace pause acme --reason "under review"'),
+		listFields(pauseInput),
+	).does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
+		const row = await chosen(session, key);
+		await showWorkspace(session, await session.write(trx => pauseByInstallation(trx, session.tools, row, reason)));
+	});
 
 	workspace
 		.verb('resume [workspace]', 'Resume a workspace, including held messages; its reputation figures start over')

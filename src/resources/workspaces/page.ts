@@ -6,7 +6,6 @@ import {
 	count,
 	facts,
 	hidden,
-	input,
 	name,
 	nothing,
 	opened,
@@ -18,7 +17,6 @@ import {fieldInputs, pageForms, readFields, wrong} from '../../dashboard/operati
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
 import {durationText, monthOf} from '../../kit/time.ts';
 import {readAccepted, readMonth} from '../../store/usage.ts';
 import {listFields, lowerFirst, valueAt} from '../fields.ts';
@@ -35,7 +33,7 @@ import {
 	resumeByInstallation,
 	resumeByWorkspace,
 } from './rules.ts';
-import {toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
+import {pauseInput, toSettings, type WorkspaceFields, workspaceInput} from './settings.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from './store.ts';
 
 const perPage = 50;
@@ -162,11 +160,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 
 	async function pause(visit: Visit): Promise<Answer> {
 		const workspace = await chosen(visit);
-		const reason = visit.form.get('reason')?.trim() ?? '';
-		const fault = labelProblem(reason);
-		if (fault !== null) {
-			wrong(`The reason ${fault}.`);
-		}
+		const {reason} = readFields<{reason: string}>(pauseFields, visit.form);
 		const {tools, everywhere} = visit;
 		const paused = await change(async trx =>
 			everywhere
@@ -238,11 +232,10 @@ function pausing(workspace: Workspace, everywhere: boolean): Html {
 	if (!everywhere && isPausedByInstallation(workspace)) {
 		return html`<div class="card"><p>${fromAbove}</p></div>`;
 	}
-	const reason = input({name: 'reason', label: 'Reason', required: true, placeholder: 'under review'});
 	const pause = act({
 		to: `${path}/${id}/pause`,
 		label: paused === null ? 'Pause' : 'Change the reason',
-		fields: reason,
+		fields: fieldInputs(pauseFields, {}),
 	});
 	const resume =
 		paused === null && !(everywhere && warned !== null)
@@ -259,6 +252,7 @@ function deleting({id}: Workspace): Html {
 // The form of a workspace's settings.
 
 const allFields = listFields(workspaceInput).filter(({withoutForm}) => withoutForm === undefined);
+const pauseFields = listFields(pauseInput);
 const nameField = allFields.filter(({name}) => name === 'name');
 
 /**

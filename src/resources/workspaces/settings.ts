@@ -130,6 +130,13 @@ export const workspaceInput = Type.Object({
 });
 export type WorkspaceFields = InputOf<typeof workspaceInput>;
 
+/** What pauses a workspace. */
+export const pauseInput = Type.Object({
+	reason: field(Type.String({format: 'label'}), {
+		description: 'The reason, shown with the workspace and to callers of the API.',
+	}),
+});
+
 /** All settings of a workspace. */
 export type Settings = Readonly<Required<Static<typeof settingsSchema>>>;
 

@@ -13,12 +13,12 @@ import {
 import {listAudit} from '../../../src/resources/audit/store.ts';
 import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {insertSuppressions} from '../../../src/resources/suppressions/store.ts';
-import {addUser} from '../../../src/resources/users/users.ts';
 import {migrate} from '../../../src/store/engine/migrate.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
+import {newUser} from '../../helpers/users.ts';
 
 const hour = 3_600_000;
 
@@ -55,14 +55,11 @@ storeTest(test, 'sends alert emails only to users, verified domains and confirme
 	const {tools, acme, write, context, add} = await start(t, store);
 	const {workspaceId: other} = await insertWorkspace(store, 'other');
 	await store.database('domains').where({workspace_id: other}).update({name: 'theirs.example'});
-	await write(async trx => {
-		const user = {role: 'viewer', isVouched: true} as const;
-		await addUser(trx, tools, {...user, email: 'ann@mail.test', workspaceId: acme});
-		await addUser(trx, tools, {...user, email: 'root@mail.test', workspaceId: null});
-		await addUser(trx, tools, {...user, email: 'bob@mail.test', workspaceId: other});
-		// Added by an admin of the workspace, who can add any address.
-		await addUser(trx, tools, {role: 'viewer', email: 'victim@mail.test', workspaceId: acme});
-	});
+	await newUser(store, tools, {email: 'ann@mail.test', workspaceId: acme});
+	await newUser(store, tools, {email: 'root@mail.test'});
+	await newUser(store, tools, {email: 'bob@mail.test', workspaceId: other});
+	// Added by an admin of the workspace, who can add any address.
+	await newUser(store, tools, {email: 'victim@mail.test', by: acme});
 	const statuses: Readonly<Record<string, string>> = {
 		'Ann@Mail.test': 'active',
 		'root@mail.test': 'active',

@@ -3,18 +3,21 @@ import test from 'ava';
 import {systemClock} from '../../../src/kit/clock.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import {resumeDestination, suspendDestination} from '../../../src/resources/messages/queue.ts';
+import {performIn} from '../../../src/resources/operation.ts';
 import {readGeneration} from '../../../src/store/changes.ts';
 import {listSiteSuspensions, listSuspensions} from '../../../src/store/queue/open-recipients.ts';
 import {sqliteTest} from '../../helpers/databases.ts';
 import {newId} from '../../helpers/messages.ts';
-import {testOperator} from '../../helpers/tools.ts';
+import {everywhere, testOperator} from '../../helpers/tools.ts';
 
-const tools = {clock: systemClock, newId, random: randomBytes, operator: testOperator};
+const context = everywhere({clock: systemClock, newId, random: randomBytes, operator: testOperator});
 const destination = 'x.test';
 
 sqliteTest(test, 'a second suspension keeps the time and replaces the reason; both are recorded', async (t, store) => {
 	const suspend = (reason: string) =>
-		store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason}));
+		store.writer.transaction(trx =>
+			performIn(suspendDestination, {...context, trx}, {domain: destination, reason}),
+		);
 	const before = await readGeneration(store.reader);
 	const first = await suspend('full');
 	const second = await suspend('still full');
@@ -33,10 +36,14 @@ sqliteTest(test, 'a second suspension keeps the time and replaces the reason; bo
 });
 
 sqliteTest(test, 'resume lifts both the operator’s suspension and that of the provider', async (t, store) => {
-	const resume = () => store.writer.transaction(trx => resumeDestination(trx, tools, destination));
-	t.deepEqual(await resume(), {suspension: undefined, sites: []});
+	const {transaction} = store.writer;
+	const suspended = {domain: destination, reason: 'full'};
+	const resume = () => transaction(trx => performIn(resumeDestination, {...context, trx}, {domain: destination}));
+	const before = await readGeneration(store.reader);
+	t.deepEqual(await resume(), {suspension: undefined, sites: [], isResumed: false});
 	t.is((await store.reader('audit')).length, 0);
-	await store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason: 'full'}));
+	t.is(await readGeneration(store.reader), before);
+	await transaction(trx => performIn(suspendDestination, {...context, trx}, suspended));
 	const now = storeTime(Date.now());
 	const until = storeTime(Date.now() + 3_600_000);
 	const site = {site: 'mx.x.test', suspended_until: until, reason: 'refused', step: 3, window: 2, updated_at: now};
@@ -56,5 +63,5 @@ sqliteTest(test, 'resume lifts both the operator’s suspension and that of the 
 	const resumed = await store.reader('sites').where({site: site.site}).first();
 	t.is(resumed.suspended_until, resumed.resumed_at);
 	t.deepEqual(await listSuspensions(store.reader), []);
-	t.deepEqual(await resume(), {suspension: undefined, sites: []});
+	t.deepEqual(await resume(), {suspension: undefined, sites: [], isResumed: false});
 });

@@ -6,22 +6,17 @@ import {FailedLogIns} from '../../../src/resources/users/failed-log-ins.ts';
 import {createLogIn, removeTotp, setPassword, setTotp} from '../../../src/resources/users/log-in.ts';
 import {findUser, type User, updateUser} from '../../../src/resources/users/store.ts';
 import {createTotpSecret, totpCode, totpStep} from '../../../src/resources/users/totp.ts';
-import {addUser} from '../../../src/resources/users/users.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
+import {newUser} from '../../helpers/users.ts';
 
 const password = 'correct horse battery';
 const address = '192.0.2.1';
 const minute = 60_000;
 
 async function addAnn(store: Store, tools: ActTools): Promise<User> {
-	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
-	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
-	if (!added) {
-		throw new Error('she is there already');
-	}
-	return added.user;
+	return (await newUser(store, tools, {email: 'ann@x.example'})).user;
 }
 
 /** Like `setPassword`, with a hash that is fast to compute and compare, since it names its own cost. */
@@ -74,20 +69,14 @@ storeTest(test.serial, 'after ten failures rejects even the right password for a
 
 sqliteTest(test.serial, 'counts a guessed link as a wrong password of its network', async (t, store) => {
 	const {tools, openLink, logIn} = labOf(store);
-	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
-	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
-	const token = added?.token ?? '';
+	const {user, token} = await newUser(store, tools, {email: 'ann@x.example'});
 	for (let n = 0; n < 30; n++) {
 		t.deepEqual(await openLink({token: `guess${n}`, address}), {ok: false, reason: 'wrong'});
 	}
 	const limited = {ok: false, reason: 'limited', seconds: 900} as const;
 	t.deepEqual(await openLink({token, address}), limited);
 	t.deepEqual(await logIn({email: 'ann@x.example', password, address}), limited);
-	t.like(
-		await openLink({token, address: '203.0.113.1'}),
-		{ok: true, user: {id: added?.user.id}},
-		'it was not used up',
-	);
+	t.like(await openLink({token, address: '203.0.113.1'}), {ok: true, user: {id: user.id}}, 'it was not used up');
 	t.deepEqual(await openLink({token, address: '203.0.113.1'}), {ok: false, reason: 'wrong'});
 });
 

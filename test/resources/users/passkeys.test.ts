@@ -3,11 +3,11 @@ import fc from 'fast-check';
 import {FailedLogIns} from '../../../src/resources/users/failed-log-ins.ts';
 import {Passkeys, removePasskey} from '../../../src/resources/users/passkeys.ts';
 import {listPasskeys, type User} from '../../../src/resources/users/store.ts';
-import {addUser} from '../../../src/resources/users/users.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {createAuthenticator} from '../../helpers/authenticator.ts';
 import {sqliteTest} from '../../helpers/databases.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
+import {newUser} from '../../helpers/users.ts';
 
 const site = {origin: 'https://mail.example.com', host: 'mail.example.com'};
 const address = '192.0.2.1';
@@ -17,11 +17,7 @@ async function labOf(store: Store) {
 	const tools = testTools();
 	const {clock, newId} = tools;
 	const passkeys = new Passkeys({store, vault: testVault, clock, newId, attempts: new FailedLogIns(clock)});
-	const add = async (email: string): Promise<User> => {
-		const input = {email, role: 'admin', workspaceId: null} as const;
-		const added = await store.writer.transaction(trx => addUser(trx, tools, input));
-		return added?.user as User;
-	};
+	const add = async (email: string): Promise<User> => (await newUser(store, tools, {email})).user;
 	const ann = await add('ann@x.example');
 	const authenticator = createAuthenticator(site);
 	const register = async (user = ann, flags = {}) => {

@@ -1,24 +1,18 @@
 import test from 'ava';
 import {userTask} from '../../../src/daemon/sweep.ts';
 import type {Role} from '../../../src/mail/operator.ts';
+import {performIn} from '../../../src/resources/operation.ts';
 import {setPassword} from '../../../src/resources/users/log-in.ts';
+import {changeUser, emailKey, linkUser, removeUser, toOperator, useLink} from '../../../src/resources/users/rules.ts';
 import {Sessions} from '../../../src/resources/users/sessions.ts';
 import {findUserByEmail, listUsers} from '../../../src/resources/users/store.ts';
-import {
-	addUser,
-	changeUser,
-	emailKey,
-	linkFor,
-	removeUser,
-	toOperator,
-	useLink,
-} from '../../../src/resources/users/users.ts';
 import {deleteWorkspace} from '../../../src/resources/workspaces/delete-workspace.ts';
 import {findWorkspace} from '../../../src/resources/workspaces/store.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {newStore, sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
-import {testTools} from '../../helpers/tools.ts';
+import {everywhere, testTools} from '../../helpers/tools.ts';
+import {newUser} from '../../helpers/users.ts';
 
 const client = {address: '192.0.2.1', agent: 'Firefox'};
 const [minute, hour, day] = [60_000, 3_600_000, 86_400_000];
@@ -30,30 +24,26 @@ function labOf(store: Store) {
 		tools,
 		sessions: new Sessions({store, clock, newId, random}),
 		write: store.writer.transaction,
-		async add(email: string, role: Role = 'viewer', workspaceId: string | null = null) {
-			const added = await store.writer.transaction(trx => addUser(trx, tools, {email, role, workspaceId}));
-			if (!added) {
-				throw new Error(`${email} is there already`);
-			}
-			return added;
-		},
+		context: everywhere(tools),
+		add: (email: string, role: Role = 'viewer', workspaceId: string | null = null) =>
+			newUser(store, tools, {email, role, workspaceId}),
 	};
 }
 
 sqliteTest(test, 'a link signs in once within an hour, and a new one replaces it', async (t, store) => {
-	const {tools, write, add} = labOf(store);
+	const {tools, context, write, add} = labOf(store);
 	const {user, token} = await add('ann@x.example');
-	t.is(await write(trx => addUser(trx, tools, {email: user.email, role: 'admin', workspaceId: null})), undefined);
+	await t.throwsAsync(add(user.email, 'admin'), {message: /already/});
 	t.is(await write(trx => useLink(trx, tools, `${token}x`)), undefined);
 	t.is((await write(trx => useLink(trx, tools, token)))?.id, user.id);
 	t.is(await write(trx => useLink(trx, tools, token)), undefined);
 
-	const first = await write(trx => linkFor(trx, tools, user));
-	const second = await write(trx => linkFor(trx, tools, user));
-	t.is(await write(trx => useLink(trx, tools, first?.token ?? '')), undefined);
+	const first = await write(trx => performIn(linkUser, {...context, trx}, {id: user.id}));
+	const second = await write(trx => performIn(linkUser, {...context, trx}, {id: user.id}));
+	t.is(await write(trx => useLink(trx, tools, first.token)), undefined);
 	tools.advance(hour);
-	t.is(await write(trx => useLink(trx, tools, second?.token ?? '')), undefined);
-	t.notRegex(JSON.stringify(await store.reader('users')), new RegExp(second?.token ?? ''));
+	t.is(await write(trx => useLink(trx, tools, second.token)), undefined);
+	t.notRegex(JSON.stringify(await store.reader('users')), new RegExp(second.token));
 });
 
 storeTest(test, 'a session identifies its user and expires after 12 hours idle or 7 days', async (t, store) => {
@@ -106,7 +96,7 @@ sqliteTest(
 	test,
 	'ends sessions one by one, all but one, with a new password, and with their user',
 	async (t, store) => {
-		const {tools, sessions, write, add} = labOf(store);
+		const {tools, context, sessions, write, add} = labOf(store);
 		const [{user}, {user: bob}] = [await add('ann@x.example'), await add('bob@x.example')];
 		const start = async () => await sessions.start(user, {...client, by: 'passkey'});
 		const [own, other, bobs] = [await start(), await start(), await sessions.start(bob, {...client, by: 'oidc'})];
@@ -126,7 +116,7 @@ sqliteTest(
 		t.is((await sessions.listOf(user.id)).length, 1);
 		t.is(await sessions.end(user.id, {except: null}, operator), 1);
 		t.deepEqual(await lives(), [false, false, true]);
-		await write(trx => removeUser(trx, tools, bob.id));
+		await write(trx => performIn(removeUser, {...context, trx}, {id: bob.id}));
 		t.deepEqual(await lives(), [false, false, false]);
 
 		const audit = await store.reader('audit').orderBy('id').select('action', 'actor', 'origin', 'detail');
@@ -140,7 +130,7 @@ sqliteTest(
 );
 
 storeTest(test, 'a role change takes effect at once; a user of one workspace sees no other', async (t, store) => {
-	const {tools, sessions, write, add} = labOf(store);
+	const {context, sessions, write, add} = labOf(store);
 	const [shop, other] = [await insertWorkspace(store, 'shop'), await insertWorkspace(store, 'other')];
 	const {user} = await add('ann@x.example', 'admin', shop.workspaceId);
 	const {user: bob} = await add('bob@x.example', 'admin');
@@ -154,7 +144,8 @@ storeTest(test, 'a role change takes effect at once; a user of one workspace see
 	}
 	t.is(await workspaceOf(anns), shop.workspaceId);
 	t.is(await workspaceOf(bobs), other.workspaceId);
-	await write(trx => changeUser(trx, tools, user.id, {role: 'viewer', workspace_id: other.workspaceId}));
+	const access = {id: user.id, role: 'viewer', workspace: other.workspaceId} as const;
+	await write(trx => performIn(changeUser, {...context, trx}, access));
 	t.like(await sessions.find(anns), {user: {role: 'viewer'}, workspaceId: other.workspaceId});
 	t.deepEqual(
 		(await listUsers(store.reader)).map(({email, workspace, passkeys}) => [email, workspace, passkeys]),

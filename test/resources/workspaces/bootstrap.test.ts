@@ -1,6 +1,6 @@
 import test from 'ava';
 import {apiKeyHash} from '../../../src/mail/api-key.ts';
-import {tokenHash} from '../../../src/resources/users/users.ts';
+import {tokenHash} from '../../../src/resources/users/rules.ts';
 import {type Bootstrapped, bootstrap, commandName, welcome} from '../../../src/resources/workspaces/bootstrap.ts';
 import {migrate} from '../../../src/store/engine/migrate.ts';
 import {endFirstStart} from '../../../src/store/first-starts.ts';
