@@ -2,7 +2,7 @@ import {existsSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
+import {sampleDomain} from '../resources/domains/rules.ts';
 import {commandName, type WelcomeInput, welcome} from '../resources/workspaces/bootstrap.ts';
 import {removeSample, sampleSender, sampleTemplate} from '../resources/workspaces/sample.ts';
 import {firstKeysFile, openDataDir} from '../store/data-folder/data-dir.ts';
@@ -125,10 +125,10 @@ export function sampleCommands(sample: CliCommand): void {
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
-	const {id} = await session.workspace();
+	await session.workspace();
 	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Their waiting messages will not be sent.`;
 	await session.confirm(question, yes);
-	const removed = await session.write(trx => removeSample(trx, session.tools, id));
+	const removed = await session.perform(removeSample, {});
 	const names = [
 		removed.sender && `the sender ${sampleSender}`,
 		removed.domain && `the domain ${sampleDomain}`,

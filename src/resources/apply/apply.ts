@@ -5,10 +5,9 @@ import {defined} from '../../kit/collections.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {hasPassword, withPasswords} from '../../mail/route.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {addDomain, removeDomain} from '../domains/domains.ts';
-import {changeLinkHost} from '../domains/link-host.ts';
-import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
-import {findDomain, findSender, type Sender} from '../domains/store.ts';
+import {addDomain, removeDomain, updateDomain} from '../domains/rules.ts';
+import {addSender, prepareKeys, removeSender, updateSender, verifySender} from '../domains/senders-rules.ts';
+import {findDomain, findSender} from '../domains/store.ts';
 import {changeKey, createKey, revokeKey} from '../keys/rules.ts';
 import {type OperationContext, performIn, Refused} from '../operation.ts';
 import {createTopic, removeTopic, updateTopic} from '../topics/rules.ts';
@@ -263,9 +262,9 @@ async function performChange(parts: ApplyParts, change: Change): Promise<ChangeR
 		case 'workspace':
 			return await write(trx => changeWorkspace(trx, tools, workspaceId, toInput(change.declared, vault)));
 		case 'domain':
-			return await performDomain(parts, workspaceId, change);
+			return await performDomain(parts, context, change);
 		case 'sender':
-			return await performSender(parts, workspaceId, change);
+			return await performSender(parts, context, change);
 		case 'topic':
 			return await write(trx => performTopic({...context, trx}, change));
 		case 'webhook':
@@ -299,74 +298,68 @@ function toInput(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceIn
 	return {...plain, ...(route !== undefined && {route: route === null ? null : {text: route, vault}})};
 }
 
+type ApplyContext = Omit<OperationContext, 'trx'>;
+
 async function performDomain(
-	{reader, write, tools, vault, ownHosts}: ApplyParts,
-	workspaceId: string,
+	{reader, write, ownHosts}: ApplyParts,
+	context: ApplyContext,
 	change: Of<'domain'>,
 ): Promise<ChangeResult> {
 	if (change.action === 'add') {
-		const keys = await generateSigningKeys();
-		const {name, return_path_domain: returnPathDomain = null, link_host: host} = change.declared;
-		const links = host ? {host, ownHosts} : null;
-		const input = {workspaceId, name, returnPathDomain, links, keys};
-		return (await write(trx => addDomain(trx, tools, vault, input)))?.domain;
+		const {name, return_path_domain, link_host} = change.declared;
+		const hosts = {...(return_path_domain && {return_path_domain}), ...(link_host && {link_host})};
+		const input = {name, ...hosts, keys: await generateSigningKeys(), ownHosts};
+		return (await write(trx => performIn(addDomain, {...context, trx}, input))).domain;
 	}
-	const row = await findDomain(reader, workspaceId, change.name);
+	const id = (await findDomain(reader, context.workspaceId, change.name))?.id;
+	if (id === undefined) {
+		return undefined;
+	}
 	if (change.action === 'change') {
-		const {link_host: host = null} = change.declared;
-		return row && (await write(trx => changeLinkHost(trx, tools, row, host, ownHosts)));
+		const {link_host = null} = change.declared;
+		return (await write(trx => performIn(updateDomain, {...context, trx}, {id, link_host, ownHosts}))).domain;
 	}
-	return row && (await write(trx => removeDomain(trx, tools, row))) === undefined ? {} : undefined;
+	await write(trx => performIn(removeDomain, {...context, trx}, {id}));
+	return {};
 }
 
 async function performSender(
-	{reader, write, tools, vault}: ApplyParts,
-	workspaceId: string,
+	{reader, write}: ApplyParts,
+	context: ApplyContext,
 	change: Of<'sender'>,
 ): Promise<ChangeResult> {
+	const {workspaceId} = context;
 	const address = toAddress(change.name);
 	if (!address) {
 		return undefined;
 	}
-	if (change.action === 'remove') {
-		return (await write(trx => removeSender(trx, tools, workspaceId, {addressKey: address.key}))) ? {} : undefined;
-	}
-	const {name, verified, active} = change.fields;
-	const switched: SenderChange[] = active ? [active.to ? 'enable' : 'disable'] : [];
+	const {name: renamed, verified, active} = change.fields;
+	const switched = active && {active: active.to === true};
 	if (change.action === 'add') {
+		const {name, verified: isVerified = false} = change.declared;
 		const newKeys = await prepareKeys(reader, workspaceId, address.domain);
-		const input = {
-			workspaceId,
-			address,
-			name: change.declared.name ?? null,
-			verified: change.declared.verified ?? false,
-		};
+		const input = {address: change.name, ...(name && {name}), verified: isVerified, ...newKeys};
 		return await write(async trx => {
-			const added = await addSender(trx, tools, vault, {...input, newKeys});
-			return added && (await changeInTurn(trx, tools, added, switched));
+			const {id} = await performIn(addSender, {...context, trx}, input);
+			return await performIn(updateSender, {...context, trx}, {id, ...switched});
 		});
 	}
-	const steps: SenderChange[] = [
-		...(name ? [{name: change.declared.name ?? null}] : []),
-		...(verified ? [verified.to ? ('verify' as const) : ('unverify' as const)] : []),
-		...switched,
-	];
 	return await write(async trx => {
-		const sender = await findSender(trx, workspaceId, address.key);
-		return sender && (await changeInTurn(trx, tools, sender, steps));
+		const inTrx = {...context, trx};
+		const id = (await findSender(trx, workspaceId, address.key))?.id;
+		if (id === undefined) {
+			return undefined;
+		}
+		if (change.action === 'remove') {
+			await performIn(removeSender, inTrx, {id});
+			return {};
+		}
+		await performIn(updateSender, inTrx, {id, ...(renamed && {name: change.declared.name ?? null})});
+		if (verified) {
+			await performIn(verifySender, inTrx, {id, verified: verified.to === true});
+		}
+		return await performIn(updateSender, inTrx, {id, ...switched});
 	});
-}
-
-async function changeInTurn(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	{id, workspace_id: workspaceId, address_key: addressKey}: Sender,
-	steps: readonly SenderChange[],
-): Promise<ChangeResult> {
-	for (const step of steps) {
-		await changeSender(trx, tools, workspaceId, addressKey, step);
-	}
-	return {id};
 }
 
 async function performTopic(context: OperationContext, change: Of<'topic'>): Promise<ChangeResult> {
