@@ -122,19 +122,24 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	};
 }
 
-type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'operation' | 'handle'> & {
+type FaceOptions<Input, Result, Extra> = Omit<
+	RouteOptions<TSchema, TObject>,
+	'scope' | 'query' | 'body' | 'operation' | 'handle'
+> & {
 	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
 	/** Throws `Refused` if this installation cannot do what is requested. */
 	readonly check?: (given: unknown, parts: ApiParts) => void;
+	/** Returns what the operation needs besides its input, before its transaction begins. */
+	readonly prepare?: (input: Input, parts: ApiParts, workspaceId: string) => Promise<Extra>;
 	/** Whether to respond with `otherAnswer`. */
 	readonly isOther?: (result: Result) => boolean;
 };
 
 /** Declares the route of an operation. Its input is the body, plus any id from the path as `id`. */
-export function operationRoute<Input extends TSchema, Result>(
-	operation: Operation<Input, Result>,
-	{view, isOther, check, ...options}: FaceOptions<Result>,
+export function operationRoute<Input extends TSchema, Result, Extra>(
+	operation: Operation<Input, Result, string, Extra>,
+	{view, isOther, check, prepare, ...options}: FaceOptions<InputOf<Input>, Result, Extra>,
 ): Route {
 	const {name, scope, input} = operation;
 	if (scope === undefined) {
@@ -150,7 +155,8 @@ export function operationRoute<Input extends TSchema, Result>(
 			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
 			const args = {...(body as object), ...(options.id && {id})} as InputOf<Input>;
 			check?.(args, parts);
-			const result = await perform(operation, context, args);
+			const extra = await prepare?.(args, parts, workspaceId);
+			const result = await perform(operation, context, {...args, ...extra} as InputOf<Input> & Extra);
 			if (options.otherAnswer && isOther?.(result)) {
 				reply.code(options.otherAnswer[0]);
 			}

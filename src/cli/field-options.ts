@@ -27,9 +27,10 @@ export function addFieldOptions(command: CliCommand, fields: readonly Field[], p
 
 /** Returns the values of the options that were set. */
 export function readFieldOptions<Input extends object>(fields: readonly Field[], options: object): Input {
-	const entries = fields.map(
-		field => [field.name, orNull(valueAt(options, toOption(field).attributeName()))] as const,
-	);
+	const entries = fields.map(field => {
+		const value = valueAt(options, toOption(field).attributeName());
+		return [field.name, field.isNullable ? orNull(value) : value] as const;
+	});
 	return toInput<Input>(entries.filter(([, value]) => value !== undefined));
 }
 
@@ -49,9 +50,9 @@ function toFlags({name, kind, option}: Field): string {
 	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }
 
-/** The description as a clause, with the default. */
+/** The description as a clause, with the default. The word `none` stands for `null` here. */
 function toHelp({description, default: initial}: Field): string {
-	const clause = lowerFirst(description.replace(/\.$/, ''));
+	const clause = lowerFirst(description.replace(/\.$/, '').replaceAll('`null`', `\`${none}\``));
 	return initial === undefined ? clause : `${clause}; default: ${initial}`;
 }
 

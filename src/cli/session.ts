@@ -166,9 +166,9 @@ export class Session {
 		await (await this.store()).writer.transaction(work);
 
 	/** Performs an operation in the selected workspace. Throws `Refused`. */
-	async perform<Input extends TSchema, Result>(
-		operation: Operation<Input, Result>,
-		input: InputOf<Input>,
+	async perform<Input extends TSchema, Result, Extra>(
+		operation: Operation<Input, Result, string, Extra>,
+		input: InputOf<Input> & Extra,
 	): Promise<Result> {
 		return await this.performIn((await this.workspace()).id, operation, input);
 	}

@@ -154,7 +154,7 @@ type Input = {
 	readonly label: string;
 	readonly value?: string | undefined;
 	readonly type?: 'text' | 'search' | 'email' | 'password' | 'url' | 'number' | 'file' | 'datetime-local';
-	readonly hint?: string;
+	readonly hint?: Html | string;
 	readonly required?: boolean;
 	readonly autocomplete?: string;
 	readonly placeholder?: string;

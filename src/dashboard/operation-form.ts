@@ -19,11 +19,13 @@ type Origin<Workspace extends string | null> = {
 	readonly workspaceId?: (visit: Visit) => Workspace;
 };
 
-type Reading<Input> = {
+type Reading<Input, Extra> = {
 	/** Looks before the form is read. Throws `Refused`. */
 	readonly before?: (visit: Visit) => Promise<unknown>;
 	/** Absent: each field of the input is a field of the form or a parameter of the path. Throws `Refused`. */
 	readonly read?: (visit: Visit) => Input;
+	/** Returns what the operation needs besides its input, before its transaction begins. Throws `Refused`. */
+	readonly prepare?: (visit: Visit, input: Input) => Promise<Extra>;
 };
 
 type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
@@ -42,27 +44,30 @@ export function toContext({writer, change, vault}: Parts, {workspace, tools}: Vi
 }
 
 /**
+/**
  * Makes routes for the forms of a page. The form of an operation needs the operation's role. `done` is what the page
- * then says, or another page.
+ * then says, or another page. The path of the page may have parameters of the form's path.
  */
 export const operationForms =
 	<Workspace extends string | null = string>(parts: Parts, origin: Origin<Workspace>) =>
-	<Input extends TSchema, Result>(
-		operation: Operation<Input, Result, Workspace>,
+	<Input extends TSchema, Result, Extra>(
+		operation: Operation<Input, Result, Workspace, Extra>,
 		path: string,
 		done: (result: Result, visit: Visit) => Answer | string | Promise<Answer>,
-		{before, read}: Reading<InputOf<Input>> = {},
+		{before, read, prepare}: Reading<InputOf<Input>, Extra> = {},
 	): Route => {
 		const {input, role, everywhere, fresh} = operation;
 
 		async function answer(visit: Visit): Promise<Answer> {
 			await before?.(visit);
-			const value = read ? read(visit) : readForm(input, visit);
+			const value = (read ? read(visit) : readForm(input, visit)) as InputOf<Input>;
 			checkInput(input, value);
+			const complete = {...value, ...(await prepare?.(visit, value))} as InputOf<Input> & Extra;
 			const workspaceId = origin.workspaceId ? origin.workspaceId(visit) : (visit.workspace.id as Workspace);
 			const context = {...toContext(parts, visit), workspaceId};
-			const result = await done(await perform(operation, context, value as InputOf<Input>), visit);
-			return typeof result === 'string' ? go(origin.path, result) : result;
+			const result = await done(await perform(operation, context, complete), visit);
+			const back = origin.path.replace(/:(\w+)/g, (_, name) => visit.params[name] ?? '');
+			return typeof result === 'string' ? go(back, result) : result;
 		}
 
 		const guards = {...(everywhere && {everywhere}), ...(fresh && {fresh})};
@@ -142,21 +147,36 @@ export function fieldInputs(
 	{values = {}, typed = new URLSearchParams(), choices = {}, isCompact = false}: Drawing,
 ): Html {
 	const isRepeated = fields.some(({name}) => typed.has(name));
+	const isCreation = fields.some(({isRequired}) => isRequired);
 	const drawn = fields.map(field => {
 		const {name, description} = field;
 		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
 		return fieldInput(field, text, {
-			hint: isCompact || description === '' ? undefined : description,
+			hint: isCompact || description === '' ? undefined : toHint(description),
+			required: isCreation ? field.isRequired : !field.isNullable,
 			words: choices[name] ?? field.schema.enum,
 		});
 	});
 	return join(drawn);
 }
 
+/** Shows what a description has between backticks as code. */
+function toHint(description: string): Html {
+	return join(description.split('`').map((part, n) => (n % 2 === 0 ? html`${part}` : html`<code>${part}</code>`)));
+}
+
 function fieldInput(
-	{name, label, kind, isNullable, schema, default: placeholder = 'none'}: Field,
+	{name, label, kind, schema, default: placeholder = 'none'}: Field,
 	value: string,
-	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
+	{
+		hint,
+		required,
+		words,
+	}: {
+		readonly hint: Html | undefined;
+		readonly required: boolean;
+		readonly words: readonly string[] | undefined;
+	},
 ): Html {
 	if (kind === 'flag') {
 		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
@@ -170,15 +190,17 @@ function fieldInput(
 	const type = schema.format === 'email' ? 'email' : 'text';
 	return kind === 'long text'
 		? textarea(parts, 2)
-		: input({...parts, type, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
+		: input({...parts, type, required, ...(placeholder !== 'none' && {placeholder})});
 }
 
 /**
  * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
- * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws
- * `Refused` if a text is not valid.
+ * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. In a form
+ * with required fields, which creates an object, a field that is optional may be left empty. Throws `Refused` if a text
+ * is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
+	const isCreation = fields.some(({isRequired}) => isRequired);
 	const entries = fields.flatMap(field => {
 		const {name, label, kind, isRequired, isNullable} = field;
 		if (kind !== 'flag' && !isRequired && !form.has(name)) {
@@ -187,6 +209,9 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 		const text = form.get(name)?.trim() ?? '';
 		if (text === '' && isNullable) {
 			return [[name, null] as const];
+		}
+		if (text === '' && isCreation && !isRequired && kind !== 'flag') {
+			return [];
 		}
 		const parsed = parseField(field, text);
 		return [[name, parsed.ok ? parsed.value : wrong(`The ${lowerFirst(label)} ${parsed.problem}.`)] as const];

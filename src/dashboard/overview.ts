@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {type Html, html} from '../hosted/html.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
+import {sampleDomain} from '../resources/domains/rules.ts';
 import {type Domain, listDomains} from '../resources/domains/store.ts';
 import {listApiKeys} from '../resources/keys/store.ts';
 import {pageTemplates} from '../resources/templates/store.ts';

@@ -1,7 +1,7 @@
 import type {Clock} from '../kit/clock.ts';
 import {type CheckedRecord, lookAtHost, type OpenSources} from '../resources/domains/check-records.ts';
 import type {SendingNames} from '../resources/domains/domain-records.ts';
-import {sampleDomain} from '../resources/domains/domains.ts';
+import {sampleDomain} from '../resources/domains/rules.ts';
 import {listDomains} from '../resources/domains/store.ts';
 import {queryDomainRecords} from '../resources/domains/verify-domain.ts';
 import {listInboundDomains} from '../resources/received/store.ts';

@@ -57,6 +57,8 @@ type Head<Input extends TSchema> = {
 	readonly everywhere?: true;
 	/** Requires that the user signed in or re-authenticated within the last minutes. */
 	readonly fresh?: true;
+	/** Whether it uses the vault in its transaction. */
+	readonly seals?: true;
 	/** The interfaces that do not offer it, each with the reason. */
 	readonly without?: {readonly [Name in Face]?: string};
 	/** The input, whose fields the interfaces show too (`field` of fields.ts). */
@@ -67,16 +69,18 @@ type Head<Input extends TSchema> = {
 
 /** What the interfaces read of an operation before they perform it. */
 export type OperationHead = Head<TSchema>;
-type Entry = Omit<Act, 'action' | 'workspaceId' | 'at'> & Partial<Pick<Act, 'workspaceId'>>;
+
+/**
+ * What the audit trail records in addition to the actor and time. By default, the action is `audit`, and the workspace
+ * is that of the context.
+ */
+type Entry = Omit<Act, 'action' | 'workspaceId' | 'at'> & Partial<Pick<Act, 'action' | 'workspaceId'>>;
 
 /** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
-	/**
-	 * Returns what the audit trail records in addition to the actor, time and workspace, which it may replace. `null`
-	 * if nothing was changed, so that there is nothing to record and no cache to refresh.
-	 */
-	readonly entry: (result: Result, input: Input) => Entry | null;
+	/** Returns one entry, or one for each thing that was changed. Without any, nothing was changed. */
+	readonly entry: (result: Result, input: Input) => Entry | readonly Entry[];
 	/** `false` if no process caches what it changes. By default all processes refresh their caches. */
 	readonly refreshes?: false;
 };
@@ -91,31 +95,42 @@ type Long<Input, Result, Workspace extends string | null> = {
 	) => Promise<Result>;
 };
 
-export type SingleOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
-	Single<InputOf<Input>, Result, Workspace>;
-type LongOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
-	Long<InputOf<Input>, Result, Workspace>;
+export type SingleOperation<
+	Input extends TSchema,
+	Result,
+	Workspace extends string | null = string,
+	Extra = unknown,
+> = Head<Input> & Single<InputOf<Input> & Extra, Result, Workspace>;
+type LongOperation<
+	Input extends TSchema,
+	Result,
+	Workspace extends string | null = string,
+	Extra = unknown,
+> = Head<Input> & Long<InputOf<Input> & Extra, Result, Workspace>;
 
 /**
  * An action that people and programs can perform on an object. `src/resources` defines each one once, with its input, its
  * permissions and its audit entry, so that the API, the CLI, the dashboard and `mailctl apply` all behave alike. The
  * operations rely on `src/store` for their data. They never authenticate anyone: the interfaces do that first.
+ *
+ * `Extra` is what an interface adds to the input: what has to be ready before the transaction begins, such as keys that
+ * take long to generate, and what no caller of the API may choose.
  */
-export type Operation<Input extends TSchema, Result, Workspace extends string | null = string> =
-	| SingleOperation<Input, Result, Workspace>
-	| LongOperation<Input, Result, Workspace>;
+export type Operation<Input extends TSchema, Result, Workspace extends string | null = string, Extra = unknown> =
+	| SingleOperation<Input, Result, Workspace, Extra>
+	| LongOperation<Input, Result, Workspace, Extra>;
 
 /** Infers the types of an operation's input and result from its definition. */
-export const operation = <Input extends TSchema, Result, Workspace extends string | null = string>(
-	definition: SingleOperation<Input, Result, Workspace>,
+export const operation = <Input extends TSchema, Result, Workspace extends string | null = string, Extra = unknown>(
+	definition: SingleOperation<Input, Result, Workspace, Extra>,
 ) => definition;
 export const longOperation = <Input extends TSchema, Result>(definition: LongOperation<Input, Result>) => definition;
 
 /** Performs an operation, records it in the audit trail, and makes all processes refresh their caches. */
-export async function perform<Input extends TSchema, Result, Workspace extends string | null>(
-	operation: Operation<Input, Result, Workspace>,
+export async function perform<Input extends TSchema, Result, Workspace extends string | null, Extra>(
+	operation: Operation<Input, Result, Workspace, Extra>,
 	context: Context<Workspace>,
-	input: InputOf<Input>,
+	input: InputOf<Input> & Extra,
 ): Promise<Result> {
 	if ('work' in operation) {
 		const {workspaceId, tools} = context;
@@ -123,24 +138,28 @@ export async function perform<Input extends TSchema, Result, Workspace extends s
 			beginAct(tools, {action: operation.audit, workspaceId, target}),
 		);
 	}
+	if (operation.seals) {
+		// The first use of the vault may store a new key in a transaction of its own, which must not wait for this one.
+		await context.vault();
+	}
 	const transaction = operation.refreshes === false ? context.writer.transaction : context.change;
 	return await transaction(trx => performIn(operation, {...context, trx}, input));
 }
 
 /** Performs an operation as part of the caller's transaction. */
-export async function performIn<Input extends TSchema, Result, Workspace extends string | null>(
-	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace>,
+export async function performIn<Input extends TSchema, Result, Workspace extends string | null, Extra>(
+	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace, Extra>,
 	context: OperationContext<Workspace>,
-	input: InputOf<Input>,
+	input: InputOf<Input> & Extra,
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = context;
 	const result = await run(context, input);
-	const act = entry(result, input);
-	if (act !== null) {
+	const entries = [entry(result, input)].flat();
+	for (const act of entries) {
 		await recordAct(trx, tools, {action: audit, workspaceId, ...act});
-		if (refreshes !== false) {
-			await bumpGeneration(trx);
-		}
+	}
+	if (refreshes !== false && entries.length > 0) {
+		await bumpGeneration(trx);
 	}
 	return result;
 }

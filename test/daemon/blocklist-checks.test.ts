@@ -6,7 +6,8 @@ import type {Settings} from '../../src/config/settings.ts';
 import {watchBlocklists} from '../../src/daemon/blocklist-checks.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {nameOnList} from '../../src/net/blocklist.ts';
-import {addDomain} from '../../src/resources/domains/domains.ts';
+import {addDomain} from '../../src/resources/domains/rules.ts';
+import {performIn} from '../../src/resources/operation.ts';
 import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {listBlocklistings, listedNow} from '../../src/store/blocklists.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -38,7 +39,9 @@ async function prepare(t: ExecutionContext, store: Store) {
 	for (const name of ['acme', 'shop']) {
 		await store.writer.transaction(async trx => {
 			const workspace = await createWorkspace(trx, tools, {name});
-			await addDomain(trx, tools, testVault, {workspaceId: workspace?.id as string, name: 'shop.example', keys});
+			const workspaceId = workspace?.id as string;
+			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => testVault, trx} as const;
+			await performIn(addDomain, context, {name: 'shop.example', keys, ownHosts: []});
 		});
 	}
 	const daemon = (addresses: readonly string[], delivery: Settings['delivery'] = 'mx') => {

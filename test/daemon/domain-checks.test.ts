@@ -6,9 +6,9 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createResolver} from '../../src/net/resolver.ts';
 import {domainRecords} from '../../src/resources/domains/domain-records.ts';
-import {addDomain} from '../../src/resources/domains/domains.ts';
-import {addSender} from '../../src/resources/domains/senders.ts';
-import {rotateKeys, type SigningKeys} from '../../src/resources/domains/signing-keys.ts';
+import {addDomain, rotateKeys} from '../../src/resources/domains/rules.ts';
+import {addSender} from '../../src/resources/domains/senders-rules.ts';
+import type {SigningKeys} from '../../src/resources/domains/signing-keys.ts';
 import {
 	countDomainStates,
 	type DkimKey,
@@ -19,13 +19,13 @@ import {
 	listDkimKeys,
 } from '../../src/resources/domains/store.ts';
 import type {DomainCheck} from '../../src/resources/domains/verify-domain.ts';
+import {type OperationContext, performIn, Refused} from '../../src/resources/operation.ts';
 import {createWorkspace} from '../../src/resources/workspaces/rules.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {publish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
-import {address} from '../helpers/parsed-address.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 
@@ -49,7 +49,17 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 	const write = store.writer.transaction;
 	const workspace = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
 	const workspaceId = workspace?.id as string;
-	const add = (name: string) => write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
+	const contextIn = (trx: OperationContext['trx'], workspace = workspaceId): OperationContext => ({
+		...{face: 'cli', workspaceId: workspace, mode: 'live', tools, vault: async () => testVault},
+		trx,
+	});
+	const add = (name: string) => write(trx => performIn(addDomain, contextIn(trx), {name, keys, ownHosts: []}));
+	const rotate = ({id}: Domain, newKeys: SigningKeys) =>
+		write(trx => performIn(rotateKeys, contextIn(trx), {id, keys: newKeys}));
+	const addFrom = (address: string, verified = false, workspace = workspaceId) => {
+		const input = {address, verified, newKeys: async () => keys};
+		return write(trx => performIn(addSender, contextIn(trx, workspace), input));
+	};
 	const servers = await Promise.all([zone, ...more].map(each => startFakeDns(t, each)));
 	const checked: DomainCheck[] = [];
 	const lines: Array<Record<string, unknown>> = [];
@@ -102,6 +112,9 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 		write,
 		workspaceId,
 		add,
+		addFrom,
+		contextIn,
+		rotate,
 		zone,
 		servers,
 		daemon,
@@ -115,17 +128,9 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 }
 
 storeTest(test, 'verifies a domain and its senders once DNS shows the record', async (t, store) => {
-	const {tools, write, workspaceId, zone, servers, checks, checked, lines, read, records} = await prepare(t, store);
-	const sender = {
-		workspaceId,
-		address: address('a@shop.example'),
-		name: null,
-		verified: false,
-		newKeys: async () => keys,
-	};
-	const trusted = {...sender, address: address('b@shop.example'), verified: true};
-	await write(trx => addSender(trx, tools, testVault, sender));
-	await write(trx => addSender(trx, tools, testVault, trusted));
+	const {tools, workspaceId, addFrom, zone, servers, checks, checked, lines, read, records} = await prepare(t, store);
+	await addFrom('a@shop.example');
+	await addFrom('b@shop.example', true);
 	await insertEndpoint(store, workspaceId, {events: ['domain_changed']});
 	await checks.checkDue();
 	t.like(await read(), {state: 'pending', failures: 1, checked_at: '2026-06-09T10:00:00.000Z'});
@@ -214,13 +219,13 @@ storeTest(test, 'does not use a foreign return path that an older version accept
 
 storeTest(test, 'one DNS server with the record verifies a domain, but a new key must be on all', async (t, store) => {
 	const second: Zone = {};
-	const {tools, write, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);
+	const {tools, rotate, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);
 	publish(second, await records());
 	await checks.checkDue();
 	t.is((await read()).state, 'verified');
 
 	const domain = await read();
-	await write(trx => rotateKeys(trx, tools, testVault, {domain, keys, selector: null}));
+	await rotate(domain, keys);
 	publish(second, await records());
 	tools.advance(minute);
 	await checks.checkDue();
@@ -235,15 +240,14 @@ storeTest(
 	test,
 	'a rotation signs with the old keys until DNS shows the new ones, and removes them with their records',
 	async (t, store) => {
-		const {tools, write, zone, checks, lines, read, records, selectors} = await prepare(t, store);
+		const {tools, rotate, zone, checks, lines, read, records, selectors} = await prepare(t, store);
 		publish(zone, await records());
 		await checks.checkDue();
 		const domain = await read();
 		const fresh = await generateSigningKeys();
-		const rotate = (more: SigningKeys) =>
-			write(trx => rotateKeys(trx, tools, testVault, {domain, keys: more, selector: null}));
-		t.like(await rotate(fresh), {kind: 'begun'});
-		t.deepEqual(await rotate(keys), {kind: 'under_way', selectors: ['mc3', 'mc4']});
+		await rotate(domain, fresh);
+		const {wrong} = (await t.throwsAsync(rotate(domain, keys), {instanceOf: Refused})) as Refused;
+		t.regex(wrong, /already waiting for DNS \(mc3, mc4\)/);
 		zone['mc3._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
 		tools.advance(minute);
 		await checks.checkDue();
@@ -266,7 +270,7 @@ storeTest(
 		tools.advance(minute);
 		await checks.checkDue();
 		t.deepEqual(await selectors(), ['mc3', 'mc4']);
-		t.like(await rotate(keys), {kind: 'begun', keys: [{selector: 'mc5'}, {selector: 'mc6'}]});
+		t.like(await rotate(domain, keys), {keys: [{selector: 'mc5'}, {selector: 'mc6'}]});
 
 		delete zone['mc1._domainkey.shop.example'];
 		zone['mc2._domainkey.shop.example'] = {txt: ['v=DKIM1; p=']};
@@ -322,28 +326,22 @@ storeTest(
 	test,
 	'another workspace’s records give a domain neither a return path nor a signing key',
 	async (t, store) => {
-		const {tools, write, zone, checks, records, selectors} = await prepare(t, store);
+		const {tools, write, addFrom, contextIn, zone, checks, records, selectors} = await prepare(t, store);
 		publish(zone, await records());
 		const other = await write(trx => createWorkspace(trx, tools, {name: 'other'}));
-		const input = {workspaceId: other?.id as string, name: 'shop.example', keys: await generateSigningKeys()};
-		const added = await write(trx => addDomain(trx, tools, testVault, input));
+		const otherId = other?.id as string;
+		const input = {name: 'shop.example', keys: await generateSigningKeys(), ownHosts: []};
+		const added = await write(trx => performIn(addDomain, contextIn(trx, otherId), input));
 		const signing = async () =>
-			await findDomainSigning(store.reader, added?.domain.id as string, storeTime(tools.clock.now()));
+			await findDomainSigning(store.reader, added.domain.id, storeTime(tools.clock.now()));
 		await checks.checkDue();
 		t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the owner signs');
 		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null, linkHost: null});
 		// Messages of a sender verified by the operator are signed, as before anything is published.
-		const sender = {
-			...input,
-			address: address('a@shop.example'),
-			name: null,
-			verified: true,
-			newKeys: async () => keys,
-		};
-		await write(trx => addSender(trx, tools, testVault, sender));
+		await addFrom('a@shop.example', true, otherId);
 		tools.advance(minute);
 		await checks.checkDue();
-		t.like(await signing(), {keyIds: added?.keys.map(({id}) => id) ?? [], returnPathDomain: null});
+		t.like(await signing(), {keyIds: added.keys.map(({id}) => id), returnPathDomain: null});
 	},
 );
 

@@ -12,9 +12,8 @@ import {processEnvironment} from '../../config/process-env.ts';
 import {loadSettings} from '../../config/settings.ts';
 import {allocator} from '../../kit/memory.ts';
 import {packageFile} from '../../kit/program-files.ts';
-import {parseAddress} from '../../mail/address.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {addSender} from '../../resources/domains/senders.ts';
+import {addSender} from '../../resources/domains/senders-rules.ts';
 import {createKey} from '../../resources/keys/rules.ts';
 import {performIn} from '../../resources/operation.ts';
 import type {TemplateVariant} from '../../resources/templates/store.ts';
@@ -43,26 +42,20 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
 	return await withStore(place, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
-			const address = parseAddress(benchSender, {allowsUtf8Local: false});
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
-			if (!workspace || !address.ok) {
+			if (!workspace) {
 				throw new Error(`The store in ${place.folder} is not empty.`);
 			}
 			const workspaceId = workspace.id;
-			await addSender(trx, tools, vault, {
-				workspaceId,
-				address: address.address,
-				name: null,
-				verified: true,
-				newKeys: async () => keys,
-			});
+			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
+			const sender = {address: benchSender, verified: true, newKeys: async () => keys};
+			await performIn(addSender, context, sender);
 			const {id: templateId} = await saveTemplate(trx, tools, {
 				workspaceId,
 				name: 'receipt',
 				variants: [variant],
 				sample: null,
 			});
-			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
 			const {key} = await performIn(createKey, context, {name: 'bench', mode: 'live'});
 			return {dataDir, workspaceId, templateId, key};
 		});

@@ -67,6 +67,7 @@ const newAlertInput = Type.Object(
 
 const newAlert = {
 	name: 'alert add',
+	seals: true,
 	input: newAlertInput,
 	audit: 'alert.added',
 	entry: ({row: {id: target, way, kinds}}: NewAlert) => ({target, detail: {way, kinds}}),

@@ -26,9 +26,9 @@ export type StepParts = ApplyParts & {
 	readonly workspaceId: string;
 	readonly context: Omit<OperationContext, 'trx'>;
 	/** Performs an operation in a transaction of its own. */
-	readonly perform: <Input extends TSchema, Result>(
-		operation: SingleOperation<Input, Result>,
-		input: InputOf<Input>,
+	readonly perform: <Input extends TSchema, Result, Extra>(
+		operation: SingleOperation<Input, Result, string, Extra>,
+		input: InputOf<Input> & Extra,
 	) => Promise<Result>;
 };
 

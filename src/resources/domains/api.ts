@@ -1,23 +1,27 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {parseDomain} from '../../mail/address.ts';
+import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {apiError, unavailable} from '../../mail/api-error.ts';
 import {emptyBody} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 import {dmarcPeriod, dmarcView} from './dmarc.ts';
 import {readDomainRecords} from './domain-records.ts';
-import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
-import {changeLinkHost} from './link-host.ts';
-import {dmarcQuery, dmarcSchema, domainBody, domainChanges, domainSchema, listedDomainSchema} from './schema.ts';
-import {rotateKeys} from './signing-keys.ts';
+import {
+	addDomain,
+	removeDomain,
+	requireDomain,
+	returnPathProblem,
+	rotateKeys,
+	toDomainName,
+	updateDomain,
+} from './rules.ts';
+import {dmarcQuery, dmarcSchema, domainSchema, listedDomainSchema} from './schema.ts';
 import {type DkimKey, type Domain, findDomainById, listDkimKeys, pageDomains} from './store.ts';
 import {checkDomain, type DomainQuery, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
 
 const tag = 'Domains';
-const reads = {tag, scope: 'domains:read', id: 'dom'} as const;
-const manages = {tag, scope: 'domains:manage', id: 'dom'} as const;
+const id = 'dom';
+const reads = {tag, scope: 'domains:read', id} as const;
 const domainsPerPage = 25;
-const maxListedSenders = 5;
 
 const listDomainsRoute = listRoute({
 	path: '/v1/domains',
@@ -32,35 +36,22 @@ const listDomainsRoute = listRoute({
 	view: domain => domainView(domain),
 });
 
-const createDomainRoute = apiRoute({
+const createDomainRoute = operationRoute(addDomain, {
 	endpoint: 'POST /v1/domains',
-	scope: 'domains:manage',
 	tag,
 	summary: 'Add a domain',
 	description:
 		'Creates the domain and its DKIM keys, which sign once their records are published. Publish the records in the response, then verify the domain.',
 	answer: [201, 'The domain, with the records to publish.', domainSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	body: domainBody,
-	async handle({workspaceId, body, tools}, parts) {
-		const {change, vault, domains} = parts;
-		const name = toDomainName(body.name);
-		const requested = body.return_path_domain;
-		const returnPathDomain = requested === undefined ? null : toDomainName(requested);
-		const message = returnPathProblem(name, returnPathDomain);
+	async prepare({name, return_path_domain: own}, {domains}, workspaceId) {
+		const message = returnPathProblem(toDomainName(name), own === undefined ? null : toDomainName(own));
 		if (message !== null) {
 			throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 		}
-		const keys = await domains.makeKeys(workspaceId);
-		const {ownHosts} = domains;
-		const links = body.link_host === undefined ? null : {host: toDomainName(body.link_host), ownHosts};
-		const input = {workspaceId, name, returnPathDomain, links, keys};
-		const added = await change(trx => addDomain(trx, tools, vault, input));
-		if (!added) {
-			throw apiError('conflict', {message: 'This workspace already has this domain.'});
-		}
-		return await toUnqueriedView(parts, added.domain, added.keys);
+		return {keys: await domains.makeKeys(workspaceId), ownHosts: domains.ownHosts};
 	},
+	view: ({domain, keys}, parts) => toUnqueriedView(parts, domain, keys),
 });
 
 const getDomainRoute = apiRoute({
@@ -70,7 +61,7 @@ const getDomainRoute = apiRoute({
 	description: 'Queries DNS now, which may take a few seconds. Nothing is changed.',
 	answer: [200, 'The domain, with its records and what DNS returns for them.', domainSchema],
 	async handle(call, parts) {
-		const domain = await requireDomain(parts, call);
+		const domain = await requireDomain(parts.reader, call.workspaceId, call.id);
 		const check = () => queryDomain(parts, domain);
 		return await toView(parts, await parts.work.domainChecks.hold(domain.workspace_id, check));
 	},
@@ -85,34 +76,30 @@ const getDmarcRoute = apiRoute({
 	answer: [200, 'The sources, most messages first, and the advice.', dmarcSchema],
 	query: dmarcQuery,
 	async handle({query: {days}, ...call}, parts) {
-		const domain = await requireDomain(parts, call);
+		const domain = await requireDomain(parts.reader, call.workspaceId, call.id);
 		const review = () => parts.domains.reviewDmarc(domain, Number(days ?? dmarcPeriod.default));
 		return dmarcView(await parts.work.domainChecks.hold(domain.workspace_id, review));
 	},
 });
 
-const updateDomainRoute = apiRoute({
+const updateDomainRoute = operationRoute(updateDomain, {
 	endpoint: 'PATCH /v1/domains/:id',
-	...manages,
+	id,
+	tag,
 	summary: 'Update a domain',
 	description:
 		'Sets the host of the links in its messages. It is used once it resolves to this installation; until then links use the public URL. Omitted fields stay unchanged.',
 	answer: [200, 'The domain, with the records to publish.', domainSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	body: domainChanges,
-	async handle({tools, body, ...call}, parts) {
-		const {reader, change, domains} = parts;
-		const domain = await requireDomain(parts, call);
-		const {link_host: host = domain.link_host} = body;
-		const linkHost = host === domain.link_host || host === null ? host : toDomainName(host);
-		const changed = await change(trx => changeLinkHost(trx, tools, domain, linkHost, domains.ownHosts));
-		return await toUnqueriedView(parts, changed, await listDkimKeys(reader, domain.id));
-	},
+	prepare: async (_input, {domains: {ownHosts}}) => ({ownHosts}),
+	view: async ({domain}, parts) => toUnqueriedView(parts, domain, await listDkimKeys(parts.reader, domain.id)),
 });
 
 const verifyDomainRoute = apiRoute({
 	endpoint: 'POST /v1/domains/:id/verify',
-	...manages,
+	tag,
+	scope: 'domains:manage',
+	id,
 	summary: 'Verify a domain',
 	description:
 		'Queries DNS now and saves the result: whether the domain is verified, which keys sign, and whether its own return path is used. The body may be omitted.',
@@ -120,7 +107,7 @@ const verifyDomainRoute = apiRoute({
 	body: emptyBody,
 	isBodyOptional: true,
 	async handle({tools, ...call}, parts) {
-		const domain = await requireDomain(parts, call);
+		const domain = await requireDomain(parts.reader, call.workspaceId, call.id);
 		const checked = await parts.work.domainChecks.hold(domain.workspace_id, () =>
 			checkDomain({
 				find: () => findDomainById(parts.reader, domain.workspace_id, domain.id),
@@ -139,50 +126,34 @@ const verifyDomainRoute = apiRoute({
 	},
 });
 
-const rotateDomainKeysRoute = apiRoute({
+const rotateDomainKeysRoute = operationRoute(rotateKeys, {
 	endpoint: 'POST /v1/domains/:id/rotate-key',
-	...manages,
+	id,
+	tag,
 	summary: 'Rotate the keys of a domain',
 	description:
 		'New keys sign once their records are published; the old ones sign until then. The body may be omitted.',
 	answer: [200, 'The domain, with the records of the new keys.', domainSchema],
 	errors: ['conflict'],
-	body: emptyBody,
 	isBodyOptional: true,
-	async handle({tools, ...call}, parts) {
-		const {change, vault, domains} = parts;
-		const domain = await requireDomain(parts, call);
-		const keys = await domains.makeKeys(domain.workspace_id);
-		const input = {domain, keys, selector: null};
-		const rotation = await change(trx => rotateKeys(trx, tools, vault, input));
-		if (rotation.kind !== 'begun') {
-			throw apiError('conflict', {
-				message: 'A key rotation is already in progress: publish the records of the new keys.',
-			});
-		}
-		const rotated = await toUnqueriedView(parts, domain, rotation.keys);
+	async prepare(input, {reader, domains}, workspaceId) {
+		await requireDomain(reader, workspaceId, input.id);
+		return {keys: await domains.makeKeys(workspaceId)};
+	},
+	async view({domain, keys}, parts) {
+		const rotated = await toUnqueriedView(parts, domain, keys);
 		return {...rotated, records: rotated.records.filter(({purpose}) => purpose === 'dkim')};
 	},
 });
 
-const deleteDomainRoute = apiRoute({
+const deleteDomainRoute = operationRoute(removeDomain, {
 	endpoint: 'DELETE /v1/domains/:id',
-	...manages,
+	id,
+	tag,
 	summary: 'Remove a domain',
 	description: 'Also removes its keys: messages in transit may fail DKIM. Remove its senders first.',
 	answer: [204, 'The domain was removed.', null],
 	errors: ['conflict'],
-	async handle({tools, ...call}, parts) {
-		const domain = await requireDomain(parts, call);
-		const senders = await parts.change(trx => removeDomain(trx, tools, domain));
-		if (senders) {
-			const listed = [
-				...senders.slice(0, maxListedSenders),
-				...(senders.length > maxListedSenders ? ['…'] : []),
-			].join(', ');
-			throw apiError('conflict', {message: `The domain has senders (${listed}). Remove them first.`});
-		}
-	},
 });
 
 /** The routes of sender domains: their DNS records and their DKIM keys. */
@@ -196,18 +167,6 @@ export const domainRoutes: readonly Route[] = [
 	rotateDomainKeysRoute,
 	deleteDomainRoute,
 ];
-
-/** Returns the domain. Throws `not_found` if it does not exist. */
-async function requireDomain(
-	{reader}: ApiParts,
-	{workspaceId, id}: {readonly workspaceId: string; readonly id: string},
-) {
-	const domain = await findDomainById(reader, workspaceId, id);
-	if (!domain) {
-		throw apiError('not_found');
-	}
-	return domain;
-}
 
 function queryDomain({reader, domains, tools}: ApiParts, domain: Domain): Promise<DomainQuery> {
 	return queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
@@ -228,12 +187,4 @@ async function toUnqueriedView(parts: ApiParts, domain: Domain, keys: readonly D
 	const nextCheck = nextCheckOf(parts, domain, keys);
 	const records = await readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 	return domainRecordsView(domain, nextCheck, records);
-}
-
-function toDomainName(text: string): string {
-	const name = parseDomain(text);
-	if (name === null) {
-		throw new Error('A domain passed the check of its format but cannot be parsed.');
-	}
-	return name;
 }

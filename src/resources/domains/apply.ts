@@ -3,8 +3,8 @@ import {parseDomain} from '../../mail/address.ts';
 import {Type} from '../../mail/type.ts';
 import {declaration} from '../apply/declaration.ts';
 import {field, optionalOrNull} from '../fields.ts';
-import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
-import {changeLinkHost, linkHostProblem} from './link-host.ts';
+import {linkHostProblem} from './link-host.ts';
+import {addDomain, removeDomain, returnPathProblem, updateDomain} from './rules.ts';
 import {findDomain, listDomains} from './store.ts';
 
 const name = field(Type.String({format: 'domain'}), {normalize: parseDomain});
@@ -25,20 +25,24 @@ export const declaredDomains = declaration({
 		const domains = await listDomains(reader, workspaceId);
 		return domains.map(({name, return_path_domain, link_host}) => ({name, return_path_domain, link_host}));
 	},
+	operations: [addDomain, updateDomain, removeDomain],
 	steps: {
-		async add({write, tools, vault, ownHosts, workspaceId}, {declared: {name, return_path_domain, link_host}}) {
-			const links = link_host ? {host: link_host, ownHosts} : null;
+		async add({perform, ownHosts}, {declared: {name, return_path_domain, link_host}}) {
+			const hosts = {...(return_path_domain && {return_path_domain}), ...(link_host && {link_host})};
 			const keys = await generateSigningKeys();
-			const input = {workspaceId, name, returnPathDomain: return_path_domain ?? null, links, keys};
-			return (await write(trx => addDomain(trx, tools, vault, input)))?.domain;
+			return (await perform(addDomain, {name, ...hosts, keys, ownHosts})).domain;
 		},
-		async change({reader, write, tools, ownHosts, workspaceId}, {declared: {name, link_host = null}}) {
+		async change({reader, workspaceId, perform, ownHosts}, {declared: {name, link_host = null}}) {
 			const row = await findDomain(reader, workspaceId, name);
-			return row && (await write(trx => changeLinkHost(trx, tools, row, link_host, ownHosts)));
+			return row && (await perform(updateDomain, {id: row.id, link_host, ownHosts})).domain;
 		},
-		async remove({reader, write, tools, workspaceId}, {known: {name}}) {
+		async remove({reader, workspaceId, perform}, {known: {name}}) {
 			const row = await findDomain(reader, workspaceId, name);
-			return row && (await write(trx => removeDomain(trx, tools, row))) === undefined ? {} : undefined;
+			if (!row) {
+				return undefined;
+			}
+			await perform(removeDomain, {id: row.id});
+			return {};
 		},
 	},
 });

@@ -1,12 +1,15 @@
 import type {Knex} from 'knex';
 import {CliError} from '../../cli/fault.ts';
-import {count, none, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
+import {addFieldOptions, readFieldOptions} from '../../cli/field-options.ts';
+import {count, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
 import {generateSigningKeys} from '../../compose/dkim.ts';
 import {storeTime} from '../../kit/time.ts';
 import {openRecordSources} from '../../net/resolver.ts';
+import {listFields} from '../fields.ts';
+import type {InputOf} from '../operation.ts';
 import {domainRecordsView, domainView, storedTime} from '../views.ts';
 import {isUnsigned, type OpenSources} from './check-records.ts';
 import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
@@ -19,26 +22,38 @@ import {
 	sendingNames,
 	zoneFile,
 } from './domain-records.ts';
-import {addDomain, removeDomain, returnPathProblem} from './domains.ts';
-import {changeLinkHost} from './link-host.ts';
 import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './record-lines-cli.ts';
-import {cancelRotation, rotateKeys} from './signing-keys.ts';
-import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from './store.ts';
+import {
+	addDomain,
+	cancelRotation,
+	checkUnused,
+	removeDomain,
+	returnPathProblem,
+	rotateKeys,
+	updateDomain,
+} from './rules.ts';
+import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomains} from './store.ts';
 import {checkDomain, type DomainCheck, type DomainQuery, queryDomainRecords} from './verify-domain.ts';
 
-export function domainCommands(domain: CliCommand): void {
-	domain
-		.verb('add <domain>', 'Add a domain and create its DKIM keys')
-		.sample('mailctl domain add shop.example')
-		.option('--return-path-domain <host>', 'where its bounces go, a subdomain of the domain (bounce.<domain>)')
-		.option('--links <host>', 'host of the links in its messages, such as links.<domain>', parseDomain)
-		.does(add);
+const hostFields = listFields(addDomain.input).filter(({name}) => name !== 'name');
+const updateFields = listFields(updateDomain.input)
+	.filter(({name}) => name !== 'id')
+	.map(field => ({...field, isRequired: true}));
 
-	domain
-		.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
-		.sample('mailctl domain update shop.example --links links.shop.example')
-		.requiredOption('--links <host>', 'used once DNS points it to this machine', unless(parseDomain))
-		.does(update);
+export function domainCommands(domain: CliCommand): void {
+	addFieldOptions(
+		domain.verb('add <domain>', 'Add a domain and create its DKIM keys').sample('mailctl domain add shop.example'),
+		hostFields,
+		{return_path_domain: parseDomain, link_host: parseDomain},
+	).does(add);
+
+	addFieldOptions(
+		domain
+			.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
+			.sample('mailctl domain update shop.example --links links.shop.example'),
+		updateFields,
+		{link_host: unless(parseDomain)},
+	).does(update);
 
 	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
 
@@ -77,40 +92,29 @@ export function domainCommands(domain: CliCommand): void {
 		.does(remove);
 }
 
-async function add(
-	session: Session,
-	options: {returnPathDomain?: string; links?: string},
-	text: string,
-): Promise<void> {
+async function add(session: Session, options: object, text: string): Promise<void> {
 	const name = parseDomain(text);
-	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
-	const problem = returnPathProblem(name, returnPathDomain);
+	const hosts = readFieldOptions<Omit<InputOf<typeof addDomain.input>, 'name'>>(hostFields, options);
+	const {return_path_domain = null} = hosts;
+	const problem = returnPathProblem(name, return_path_domain);
 	if (problem !== null) {
 		throw new CliError(
 			'usage',
-			`the return path is ${returnPathHost({name, return_path_domain: returnPathDomain})}`,
+			`the return path is ${returnPathHost({name, return_path_domain})}`,
 			`it ${problem}`,
 		);
 	}
-	const {id: workspaceId} = await session.workspace();
-	const keys = await generateSigningKeys();
-	const vault = await session.vault();
-	const links = options.links === undefined ? null : {host: options.links, ownHosts: ownHosts(session.settings())};
-	const added = await session.write(trx =>
-		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, links, keys}),
-	);
-	if (!added) {
-		throw new CliError('data', `the domain ${name} already exists`, `see mailctl domain show ${name}`);
-	}
-	await showUnasked(session, added.domain, added.keys);
+	const parts = {keys: await generateSigningKeys(), ownHosts: ownHosts(session.settings())};
+	const {domain, keys} = await session.perform(addDomain, {name, ...hosts, ...parts});
+	await showUnasked(session, domain, keys);
 }
 
-async function update(session: Session, {links}: {links: string | typeof none}, text: string): Promise<void> {
-	const row = await findNamed(session, text);
-	const host = links === none ? null : links;
+async function update(session: Session, options: object, text: string): Promise<void> {
+	const {id} = await findNamed(session, text);
+	const changes = readFieldOptions<{link_host: string | null}>(updateFields, options);
 	const own = ownHosts(session.settings());
-	const changed = await session.write(trx => changeLinkHost(trx, session.tools, row, host, own));
-	await showUnasked(session, changed, await listDkimKeys(await session.reader(), row.id), ['links']);
+	const {domain} = await session.perform(updateDomain, {id, ...changes, ownHosts: own});
+	await showUnasked(session, domain, await listDkimKeys(await session.reader(), id), ['links']);
 }
 
 const domains: Noun<Domain> = {
@@ -170,57 +174,23 @@ async function rotateKey(
 	{selector, cancel}: {selector?: string; cancel?: boolean},
 	text: string,
 ): Promise<void> {
-	const row = await findNamed(session, text);
+	const {id, name} = await findNamed(session, text);
 	if (cancel) {
-		const cancelled = await session.write(trx => cancelRotation(trx, session.tools, row));
-		if (cancelled.length === 0) {
-			throw new CliError(
-				'data',
-				`no new keys of ${row.name} are waiting for DNS`,
-				`see mailctl domain show ${row.name}`,
-			);
-		}
-		session.show({name: row.name, cancelled}, () => [`discarded the keys ${cancelled.join(', ')} of ${row.name}`]);
+		const {selectors} = await session.perform(cancelRotation, {id});
+		session.show({name, cancelled: selectors}, () => [`discarded the keys ${selectors.join(', ')} of ${name}`]);
 		return;
 	}
-	const keys = await generateSigningKeys();
-	const vault = await session.vault();
-	const input = {domain: row, keys, selector: selector ?? null};
-	const rotation = await session.write(trx => rotateKeys(trx, session.tools, vault, input));
-	switch (rotation.kind) {
-		case 'under_way':
-			throw new CliError(
-				'data',
-				`new keys of ${row.name} are already waiting for DNS (${rotation.selectors.join(', ')})`,
-				'publish them, or discard them with --cancel',
-			);
-		case 'selector_taken':
-			throw new CliError(
-				'data',
-				`${row.name} already has a key ${rotation.selector}`,
-				'choose another --selector',
-			);
-		case 'begun':
-			await showUnasked(session, row, rotation.keys, ['dkim']);
-	}
+	const parts = {keys: await generateSigningKeys(), ...(selector !== undefined && {selector})};
+	const {domain, keys} = await session.perform(rotateKeys, {id, ...parts});
+	await showUnasked(session, domain, keys, ['dkim']);
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
-	refuseWithSenders(row, await listDomainSenders(await session.reader(), row.id));
+	await checkUnused(await session.reader(), row);
 	await session.confirm(`Remove the domain ${row.name} with its keys? Messages in transit may fail DKIM.`, yes);
-	refuseWithSenders(row, await session.write(trx => removeDomain(trx, session.tools, row)));
+	await session.perform(removeDomain, {id: row.id});
 	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
-}
-
-const maxNamed = 5;
-
-function refuseWithSenders({name}: Domain, senders: readonly string[] = []): void {
-	if (senders.length > 0) {
-		const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
-		const wrong = `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${named})`;
-		throw new CliError('data', wrong, 'remove unused senders with mailctl sender remove ADDRESS');
-	}
 }
 
 async function findNamed(session: Session, text: string): Promise<Domain> {

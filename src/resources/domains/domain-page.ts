@@ -14,25 +14,23 @@ import {
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {checkTyped, fieldInputs, operationForms, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
 import {Seats} from '../../kit/turns.ts';
-import {readAddress} from '../formats.ts';
+import {listFields} from '../fields.ts';
+import {checkedAddress} from '../formats.ts';
 import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
 import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';
 import {dmarcPage} from './dmarc-page.ts';
 import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from './domain-records.ts';
-import {removeDomain} from './domains.ts';
-import {changeLinkHost} from './link-host.ts';
-import {chosenDomain, domainBadge, linksInput, parseLinks} from './page.ts';
+import {chosenDomain, domainBadge} from './page.ts';
 import type {TlsSum} from './reports-store.ts';
-import {addSender, prepareKeys} from './senders.ts';
+import {cancelRotation, removeDomain, rotateKeys, updateDomain} from './rules.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders-page.ts';
-import {cancelRotation, rotateKeys} from './signing-keys.ts';
+import {addSender, prepareKeys} from './senders-rules.ts';
 import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
 import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
 
@@ -43,7 +41,8 @@ const maxChecks = 4;
 type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 
 /** The page of a domain: its records, senders and signing keys. */
-export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
+export function domainPages(parts: DashboardParts): readonly Route[] {
+	const {reader, change, settings, domains, tools} = parts;
 	const seats = new Seats(maxChecks);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
 	const look = (domain: Domain) =>
@@ -84,7 +83,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 				...(may('admin') ? [act({to: `${to}/verify`, label: 'Verify now'})] : []),
 				html`<a class="button" href="${to}/dmarc">Who sends as you</a>`,
 				html`<a class="button" href="${to}/zone">Zone file</a>`,
-				...(may('admin') ? [linksForm(domain, problem === null ? null : visit.form.get('link_host'))] : []),
+				...(may('admin') ? [linksForm(domain, visit.form)] : []),
 				...(may('admin') ? [removeForm(domain)] : []),
 			]),
 			content: join([
@@ -141,62 +140,22 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		return go(`/domains/${domain.id}?dns=now`, `DNS was asked. ${name} ${said}.`);
 	}
 
-	async function changeLinks(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
-		const host = parseLinks(visit.form);
-		const {link_host: now} = await change(trx => changeLinkHost(trx, visit.tools, domain, host, domains.ownHosts));
-		const said = now === null ? 'Links name the public URL.' : `Links name ${now} once DNS leads it here.`;
-		return go(`/domains/${domain.id}`, said);
+	async function checkRemoval(visit: Visit): Promise<void> {
+		const {name} = await chosen(visit);
+		checkTyped(visit, name, `Nothing was removed: type ${name} to remove it.`);
 	}
 
-	async function remove(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
-		checkTyped(visit, domain.name, `Nothing was removed: type ${domain.name} to remove it.`);
-		const senders = await change(trx => removeDomain(trx, visit.tools, domain));
-		return senders
-			? wrong(`${domain.name} has senders (${senders.length}). Remove them first.`)
-			: go('/domains', `${domain.name} is removed.`);
-	}
-
-	async function add(visit: Visit): Promise<Answer> {
-		const {form, workspace, tools} = visit;
-		const domain = await chosen(visit);
-		const address = readAddress(form.get('address')?.trim() ?? '');
-		const name = form.get('name')?.trim() || null;
-		const fault = name === null ? null : labelProblem(name);
-		if (address === null || address.domain !== domain.name) {
-			wrong(`The address of a sender of this domain ends with @${domain.name}.`);
+	async function prepareSender(visit: Visit, {address}: {readonly address: string}) {
+		const {name, workspace_id: workspaceId} = await chosen(visit);
+		const {domain} = checkedAddress(address);
+		if (domain !== name) {
+			wrong(`The address of a sender of this domain ends with @${name}.`);
 		}
-		if (fault !== null) {
-			wrong(`The name ${fault}.`);
-		}
-		const newKeys = await prepareKeys(reader, workspace.id, address.domain, domains.makeKeys);
-		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
-		const added = await change(trx => addSender(trx, tools, vault, input));
-		return added
-			? go(`/domains/${domain.id}`, `${added.address} is added.`)
-			: wrong(`The sender ${address.spelling} is there already.`);
-	}
-
-	async function rotate(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
-		const keys = await domains.makeKeys(domain.workspace_id);
-		const rotation = await change(trx => rotateKeys(trx, visit.tools, vault, {domain, keys, selector: null}));
-		return rotation.kind === 'begun'
-			? go(`/domains/${domain.id}`, 'New keys are made. Publish their records below.')
-			: wrong('New keys wait for DNS already: publish their records, or cancel the rotation.');
-	}
-
-	async function cancel(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
-		const cancelled = await change(trx => cancelRotation(trx, visit.tools, domain));
-		return cancelled.length > 0
-			? go(`/domains/${domain.id}`, `The new keys (${cancelled.join(', ')}) are forgotten.`)
-			: wrong('No new keys wait for DNS.');
+		return await prepareKeys(reader, workspaceId, domain, domains.makeKeys);
 	}
 
 	const path = '/domains/:id';
-	const form = pageForms(show);
+	const form = operationForms(parts, {path, show});
 	return [
 		page(path, show),
 		page(`${path}/dmarc`, async visit => {
@@ -204,12 +163,27 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {domains}));
 		}),
 		page(`${path}/zone`, zone),
-		form(`${path}/verify`, 'admin', verify),
-		form(`${path}/links`, 'admin', changeLinks),
-		form(`${path}/remove`, 'admin', remove, {fresh: true}),
-		form(`${path}/senders`, 'admin', add),
-		form(`${path}/keys/rotate`, 'admin', rotate, {fresh: true}),
-		form(`${path}/keys/cancel`, 'admin', cancel, {fresh: true}),
+		pageForms(show)(`${path}/verify`, 'admin', verify),
+		form(
+			updateDomain,
+			`${path}/links`,
+			({domain: {link_host: host}}) =>
+				host === null ? 'Links name the public URL.' : `Links name ${host} once DNS leads it here.`,
+			{prepare: async () => ({ownHosts: domains.ownHosts})},
+		),
+		form(removeDomain, `${path}/remove`, ({name}) => go('/domains', `${name} is removed.`), {before: checkRemoval}),
+		form(addSender, `${path}/senders`, ({address}) => `${address} is added.`, {
+			read: visit => readFields(listFields(addSender.input), visit.form),
+			prepare: prepareSender,
+		}),
+		form(rotateKeys, `${path}/keys/rotate`, () => 'New keys are made. Publish their records below.', {
+			prepare: async visit => ({keys: await domains.makeKeys((await chosen(visit)).workspace_id)}),
+		}),
+		form(
+			cancelRotation,
+			`${path}/keys/cancel`,
+			({selectors}) => `The new keys (${selectors.join(', ')}) are forgotten.`,
+		),
 	];
 }
 
@@ -225,12 +199,12 @@ function linksFact({link_host: host, links_ok_at: since}: Domain): string | null
 	return host === null || since !== null ? host : `the public URL, until DNS leads ${host} here`;
 }
 
-function linksForm({id, link_host: host}: Domain, typed: string | null): Html {
-	return opened(
-		'Link host',
-		act({to: `/domains/${id}/links`, label: 'Save the link host', fields: linksInput(typed ?? host ?? '')}),
-	);
+function linksForm({id, link_host}: Domain, typed: URLSearchParams): Html {
+	const fields = fieldInputs(linkFields, {values: {link_host}, typed});
+	return opened('Link host', act({to: `/domains/${id}/links`, label: 'Save the link host', fields}));
 }
+
+const linkFields = listFields(updateDomain.input).filter(({name}) => name !== 'id');
 
 function removeForm({id, name}: Domain): Html {
 	const words = html`<p>Its keys go too: mail that is on its way may fail DKIM.</p>`;

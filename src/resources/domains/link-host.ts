@@ -1,7 +1,5 @@
 import type {Knex} from 'knex';
-import type {ActTools} from '../../mail/operator.ts';
 import {bumpGeneration} from '../../store/changes.ts';
-import {recordAct} from '../audit/store.ts';
 import {Refused} from '../operation.ts';
 import {returnPathHost} from './domain-records.ts';
 import {type Domain, findByLinkHost, setLinkHost} from './store.ts';
@@ -25,21 +23,22 @@ export function linkHostProblem(
 		: null;
 }
 
-/** Names that no domain may use for its links. */
-type OwnHosts = readonly string[];
-
 /**
- * Assigns a link host to a domain. A verified domain can take it from one that is not. Throws `Refused` if the host is
- * not allowed or belongs to another domain. Must be called before the transaction writes anything else: its first
- * statement makes a second node wait, which would otherwise find the host free too.
+ * Reserves a link host for a domain; `null` needs no reservation. A verified domain can take it from one that is not.
+ * Throws `Refused` if the host is not allowed, is one of `ownHosts`, or belongs to another domain. Must be called
+ * before the transaction writes anything else: its first statement makes a second node wait, which would otherwise find
+ * the host free too.
  */
 export async function claimLinkHost(
 	trx: Knex.Transaction,
 	domain: Pick<Domain, 'id' | 'name' | 'return_path_domain' | 'verified_at'>,
-	host: string,
-	ownHosts: OwnHosts,
+	host: string | null,
+	ownHosts: readonly string[],
 ): Promise<void> {
 	await bumpGeneration(trx);
+	if (host === null) {
+		return;
+	}
 	const problem = ownHosts.includes(host)
 		? 'must not be the name of this installation'
 		: linkHostProblem(domain, host);
@@ -62,27 +61,4 @@ export async function claimLinkHost(
 		}
 		await setLinkHost(trx, other.id, null);
 	}
-}
-
-/** Changes or, with `null`, removes the link host of a domain. A new one is used once its record is published. */
-export async function changeLinkHost(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	domain: Domain,
-	host: string | null,
-	ownHosts: OwnHosts,
-): Promise<Domain> {
-	if (host === domain.link_host) {
-		return domain;
-	}
-	if (host === null) {
-		await bumpGeneration(trx);
-	} else {
-		await claimLinkHost(trx, domain, host, ownHosts);
-	}
-	await setLinkHost(trx, domain.id, host);
-	const {id, name, workspace_id: workspaceId} = domain;
-	const detail = {name, link_host: host};
-	await recordAct(trx, tools, {action: 'domain.updated', workspaceId, target: id, detail});
-	return {...domain, link_host: host, links_ok_at: null, checked_at: null};
 }

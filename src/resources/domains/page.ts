@@ -1,20 +1,21 @@
 import type {Knex} from 'knex';
 import {pager, toPage} from '../../dashboard/lists.ts';
-import {act, badge, input, join, opened, type Tone, table, time} from '../../dashboard/markup.ts';
-import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, badge, join, opened, type Tone, table, time} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {parseDomain} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
-import {notFound} from '../operation.ts';
-import {addDomain, returnPathProblem, sampleDomain} from './domains.ts';
-import {type Domain, type DomainState, findDomainById, pageDomains} from './store.ts';
+import {listFields} from '../fields.ts';
+import {addDomain, requireDomain, sampleDomain} from './rules.ts';
+import {type Domain, type DomainState, pageDomains} from './store.ts';
 
 const perPage = 100;
 
 /** The domains of a workspace, and a form that adds one. */
-export function domainListPages({reader, change, vault, domains: sending}: DashboardParts): readonly Route[] {
+export function domainListPages(parts: DashboardParts): readonly Route[] {
+	const {reader, domains: sending} = parts;
+
 	async function list({query, form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
 		const {rows, last} = toPage(found, perPage);
@@ -49,57 +50,28 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 		};
 	}
 
-	async function add({form, workspace, tools}: Visit): Promise<Answer> {
-		const name = parseDomain(form.get('name')?.trim() ?? '');
-		const own = form.get('return_path_domain')?.trim() ?? '';
-		const returnPathDomain = own === '' ? null : (parseDomain(own) ?? '');
-		if (name === null) {
-			wrong('This is no domain: use a name such as shop.example.');
-		}
-		const fault = returnPathProblem(name, returnPathDomain);
-		if (fault !== null) {
-			wrong(`The return path ${fault}.`);
-		}
-		const keys = await sending.makeKeys(workspace.id);
-		const links = parseLinks(form);
-		const input = {
-			workspaceId: workspace.id,
-			name,
-			returnPathDomain,
-			keys,
-			links: links === null ? null : {host: links, ownHosts: sending.ownHosts},
-		};
-		const added = await change(trx => addDomain(trx, tools, vault, input));
-		return added
-			? go(`/domains/${added.domain.id}`, `${name} is added. Publish its records below, then verify it.`)
-			: wrong(`${name} is there already: open it in the list.`);
-	}
-
-	return [page('/domains', list), pageForms(list)('/domains', 'admin', add)];
+	const form = operationForms(parts, {path: '/domains', show: list});
+	return [
+		page('/domains', list),
+		form(
+			addDomain,
+			'/domains',
+			({domain: {id, name}}) =>
+				go(`/domains/${id}`, `${name} is added. Publish its records below, then verify it.`),
+			{
+				prepare: async ({workspace}) => ({
+					keys: await sending.makeKeys(workspace.id),
+					ownHosts: sending.ownHosts,
+				}),
+			},
+		),
+	];
 }
 
 /** The one that a path names. */
 export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Domain> {
-	const domain = isId('dom', id) ? await findDomainById(reader, workspace.id, id) : undefined;
-	return domain ?? notFound('domain', id, {page: 'This workspace has no such domain.'});
+	return await requireDomain(reader, workspace.id, isId('dom', id) ? id : '');
 }
-
-/** The host of links that a form names; null: none. */
-export function parseLinks(form: URLSearchParams): string | null {
-	const typed = form.get('link_host')?.trim() ?? '';
-	return typed === ''
-		? null
-		: (parseDomain(typed) ?? wrong('This is no host: use a name such as links.shop.example.'));
-}
-
-export const linksInput = (value: string): Html =>
-	input({
-		name: 'link_host',
-		label: 'Link host (optional)',
-		value,
-		placeholder: 'links.shop.example',
-		hint: 'The host of links in its mail, below the domain. Used once DNS leads it here.',
-	});
 
 const welcome = html`<p>No domains yet. Add the one that your mail comes from, then publish its DNS records.</p>`;
 
@@ -110,23 +82,5 @@ export const domainBadge = (state: DomainState): Html => badge(state, tones[stat
 const returnPathOf = ({return_path_at: since}: Domain) => (since === null ? 'the installation’s' : 'its own');
 
 function addForm(typed: URLSearchParams): Html {
-	const fields = join([
-		input({
-			name: 'name',
-			label: 'Domain',
-			required: true,
-			value: typed.get('name') ?? '',
-			placeholder: 'shop.example',
-			hint: 'The part after the @ of your From addresses.',
-		}),
-		input({
-			name: 'return_path_domain',
-			label: 'Return path (optional)',
-			value: typed.get('return_path_domain') ?? '',
-			placeholder: 'bounce.shop.example',
-			hint: 'Where its bounces go: a host below the domain.',
-		}),
-		linksInput(typed.get('link_host') ?? ''),
-	]);
-	return act({to: '/domains', label: 'Add the domain', fields});
+	return act({to: '/domains', label: 'Add the domain', fields: fieldInputs(listFields(addDomain.input), {typed})});
 }

@@ -4,30 +4,6 @@ import {dmarcPeriod} from './dmarc.ts';
 import {recordPurposes} from './domain-records.ts';
 import {domainStates} from './store.ts';
 
-const host = (description: string) => Type.Optional(Type.String({format: 'domain', description}));
-
-/** The body that adds a domain. */
-export const domainBody = Type.Object(
-	{
-		name: Type.String({format: 'domain', description: 'The domain of `From` addresses, such as `shop.example`.'}),
-		return_path_domain: host('The host for bounces, below the domain. Defaults to `bounce.` and the domain.'),
-		link_host: host('The host of links in its messages, below the domain. Defaults to that of the public URL.'),
-	},
-	{additionalProperties: false, examples: [{name: 'shop.example', link_host: 'links.shop.example'}]},
-);
-
-/** The body that changes a domain. */
-export const domainChanges = Type.Object(
-	{
-		link_host: Type.Optional(
-			Type.Union([Type.String({format: 'domain'}), Type.Null()], {
-				description: 'The host of links in its messages, below the domain; `null` for that of the public URL.',
-			}),
-		),
-	},
-	{additionalProperties: false, examples: [{link_host: 'links.shop.example'}]},
-);
-
 const fields = {
 	id: Type.String(),
 	name: Type.String({description: 'The domain; internationalized names as A-labels (`xn--…`).'}),

@@ -1,39 +1,11 @@
 import type {Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
-import {type Address, parseAddress} from '../../mail/address.ts';
-import {apiError} from '../../mail/api-error.ts';
+import {listRoute, operationRoute} from '../../api/api-route.ts';
 import {Type} from '../../mail/type.ts';
+import {checkedAddress} from '../formats.ts';
 import {time} from '../page-schema.ts';
 import {senderView} from '../views.ts';
-import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from './senders.ts';
-import {findSender, findSenderById, pageSenders} from './store.ts';
-
-/** The body that adds a sender. */
-const senderBody = Type.Object(
-	{
-		address: Type.String({
-			format: 'email',
-			description: 'A bare address. Its domain is created with signing keys if the workspace does not have it.',
-		}),
-		name: Type.Optional(
-			Type.String({format: 'label', description: 'The display name of `From`, 1 to 200 characters.'}),
-		),
-	},
-	{additionalProperties: false, examples: [{address: 'no-reply@shop.example', name: 'Shop'}]},
-);
-
-/** The body that changes a sender. */
-const senderChanges = Type.Object(
-	{
-		name: Type.Optional(
-			Type.Union([Type.String({format: 'label'}), Type.Null()], {
-				description: 'The display name of `From`, 1 to 200 characters; `null` removes it.',
-			}),
-		),
-		active: Type.Optional(Type.Boolean({description: '`false` refuses sends from the address.'})),
-	},
-	{additionalProperties: false, examples: [{active: false}]},
-);
+import {addSender, prepareKeys, removeSender, updateSender} from './senders-rules.ts';
+import {pageSenders} from './store.ts';
 
 const senderSchema = Type.Object(
 	{
@@ -58,8 +30,6 @@ const senderSchema = Type.Object(
 	},
 );
 
-const duplicateMessage = 'A sender with this address already exists.';
-
 const listSendersRoute = listRoute({
 	path: '/v1/senders',
 	scope: 'senders:read',
@@ -73,74 +43,36 @@ const listSendersRoute = listRoute({
 	view: sender => senderView(sender),
 });
 
-const createSenderRoute = apiRoute({
+const createSenderRoute = operationRoute(addSender, {
 	endpoint: 'POST /v1/senders',
-	scope: 'senders:manage',
 	tag: 'Senders',
 	summary: 'Add a sender',
 	description:
 		'The sender can be used once its domain is verified by the records of `GET /v1/domains/{id}`, or once an operator has verified it.',
 	answer: [201, 'The sender.', senderSchema],
 	errors: ['conflict'],
-	body: senderBody,
-	async handle({workspaceId, body, tools}, {reader, change, vault, domains}) {
-		const address = read(body.address);
-		if (await findSender(reader, workspaceId, address.key)) {
-			throw apiError('conflict', {message: duplicateMessage});
-		}
-		const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
-		const name = body.name ?? null;
-		const input = {workspaceId, address, name, verified: false, newKeys};
-		const added = await change(trx => addSender(trx, tools, vault, input));
-		if (!added) {
-			throw apiError('conflict', {message: duplicateMessage});
-		}
-		return senderView(added);
-	},
+	prepare: ({address}, {reader, domains}, workspaceId) =>
+		prepareKeys(reader, workspaceId, checkedAddress(address).domain, domains.makeKeys),
+	view: sender => senderView(sender),
 });
 
-const updateSenderRoute = apiRoute({
+const updateSenderRoute = operationRoute(updateSender, {
 	endpoint: 'PATCH /v1/senders/:id',
-	scope: 'senders:manage',
 	id: 'snd',
 	tag: 'Senders',
 	summary: 'Update a sender',
 	description: 'Changes its name and whether sends may use it. Omitted fields stay unchanged.',
 	answer: [200, 'The changed sender.', senderSchema],
-	body: senderChanges,
-	async handle({workspaceId, id, body, tools}, {change}) {
-		const {name, active} = body;
-		const steps: readonly SenderChange[] = [
-			...(name === undefined ? [] : [{name}]),
-			...(active === undefined ? [] : [active ? ('enable' as const) : ('disable' as const)]),
-		];
-		const changed = await change(async trx => {
-			let sender = await findSenderById(trx, workspaceId, id);
-			for (const step of sender ? steps : []) {
-				sender = sender && (await changeSender(trx, tools, workspaceId, sender.address_key, step));
-			}
-			return sender;
-		});
-		if (!changed) {
-			throw apiError('not_found');
-		}
-		return senderView(changed);
-	},
+	view: sender => senderView(sender),
 });
 
-const deleteSenderRoute = apiRoute({
+const deleteSenderRoute = operationRoute(removeSender, {
 	endpoint: 'DELETE /v1/senders/:id',
-	scope: 'senders:manage',
 	id: 'snd',
 	tag: 'Senders',
 	summary: 'Remove a sender',
 	description: 'Its queued messages become `errored`. The domain stays.',
 	answer: [204, 'The sender was removed.', null],
-	async handle({workspaceId, id, tools}, {change}) {
-		if (!(await change(trx => removeSender(trx, tools, workspaceId, {id})))) {
-			throw apiError('not_found');
-		}
-	},
 });
 
 export const senderRoutes: readonly Route[] = [
@@ -149,11 +81,3 @@ export const senderRoutes: readonly Route[] = [
 	updateSenderRoute,
 	deleteSenderRoute,
 ];
-
-function read(text: string): Address {
-	const parsed = parseAddress(text, {allowsUtf8Local: false});
-	if (!parsed.ok) {
-		throw new Error('An address passed the check of its format but cannot be parsed.');
-	}
-	return parsed.address;
-}

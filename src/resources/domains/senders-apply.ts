@@ -3,7 +3,8 @@ import {Type} from '../../mail/type.ts';
 import {declaration} from '../apply/declaration.ts';
 import {optionalOrNull} from '../fields.ts';
 import {readAddress} from '../formats.ts';
-import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from './senders.ts';
+import {performIn} from '../operation.ts';
+import {addSender, prepareKeys, removeSender, updateSender, verifySender} from './senders-rules.ts';
 import {findSender, listSenders, listVerifiedByOperator} from './store.ts';
 
 /** Parses an address that the schema has accepted. */
@@ -36,37 +37,39 @@ export const declaredSenders = declaration({
 			return {address, name, verified, active: disabled_at === null};
 		});
 	},
+	operations: [addSender, updateSender, verifySender, removeSender],
 	steps: {
-		async add({reader, write, tools, vault, workspaceId}, {declared}) {
-			const {name = null, verified = false, active} = declared;
-			const address = toAddress(declared.address);
-			const newKeys = await prepareKeys(reader, workspaceId, address.domain);
+		async add({reader, write, workspaceId, context}, {declared: {address, name, verified = false, active = true}}) {
+			const newKeys = await prepareKeys(reader, workspaceId, toAddress(address).domain);
 			return await write(async trx => {
-				const sender = await addSender(trx, tools, vault, {workspaceId, address, name, verified, newKeys});
-				if (sender && active === false) {
-					await changeSender(trx, tools, workspaceId, address.key, 'disable');
-				}
-				return sender;
+				const inTrx = {...context, trx};
+				const sender = await performIn(addSender, inTrx, {address, ...(name && {name}), verified, ...newKeys});
+				return active ? sender : await performIn(updateSender, inTrx, {id: sender.id, active});
 			});
 		},
-		async change({write, tools, workspaceId}, {declared, fields: {name, verified, active}}) {
+		async change({write, workspaceId, context}, {declared, fields}) {
 			const {key} = toAddress(declared.address);
-			const changes: SenderChange[] = [
-				...(name ? [{name: declared.name ?? null}] : []),
-				...(verified ? [verified.to ? ('verify' as const) : ('unverify' as const)] : []),
-				...(active ? [active.to ? ('enable' as const) : ('disable' as const)] : []),
-			];
+			const {name = null, verified = false, active = true} = declared;
 			return await write(async trx => {
-				const sender = await findSender(trx, workspaceId, key);
-				for (const change of sender ? changes : []) {
-					await changeSender(trx, tools, workspaceId, key, change);
+				const inTrx = {...context, trx};
+				const id = (await findSender(trx, workspaceId, key))?.id;
+				if (id === undefined) {
+					return undefined;
 				}
-				return sender;
+				await performIn(updateSender, inTrx, {id, ...(fields.name && {name})});
+				if (fields.verified) {
+					await performIn(verifySender, inTrx, {id, verified});
+				}
+				return await performIn(updateSender, inTrx, {id, ...(fields.active && {active})});
 			});
 		},
-		async remove({write, tools, workspaceId}, {known}) {
-			const {key: addressKey} = toAddress(known.address);
-			return (await write(trx => removeSender(trx, tools, workspaceId, {addressKey}))) ? {} : undefined;
+		async remove({reader, workspaceId, perform}, {known}) {
+			const sender = await findSender(reader, workspaceId, toAddress(known.address).key);
+			if (!sender) {
+				return undefined;
+			}
+			await perform(removeSender, {id: sender.id});
+			return {};
 		},
 	},
 });

@@ -1,38 +1,31 @@
-import {CliError} from '../../cli/fault.ts';
-import {label, address as parseAddress} from '../../cli/options.ts';
+import {addFieldOptions, readFieldOptions} from '../../cli/field-options.ts';
+import {address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import type {Noun} from '../../cli/terminal-text.ts';
+import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {senderView, storedTime} from '../views.ts';
 import {sampleSender} from '../workspaces/sample.ts';
-import {addSender, changeSender, prepareKeys, removeSender, senderState} from './senders.ts';
-import {listSenders, type Sender} from './store.ts';
+import {addSender, prepareKeys, removeSender, senderState, updateSender, verifySender} from './senders-rules.ts';
+import {findSender, listSenders, type Sender} from './store.ts';
+
+const nameFields = listFields(addSender.input).filter(({name}) => name === 'name');
 
 export function senderCommands(sender: CliCommand): void {
-	sender
-		.verb('add <address>', 'Add a sender, and its domain if needed')
-		.sample('mailctl sender add no-reply@shop.example --name Shop --verified')
-		.option('--name <name>', 'display name in From', label('--name'))
+	addFieldOptions(
+		sender
+			.verb('add <address>', 'Add a sender, and its domain if needed')
+			.sample('mailctl sender add no-reply@shop.example --name Shop --verified'),
+		nameFields,
+	)
 		.option('--verified', 'usable immediately, without DNS records')
-		.does<{name?: string; verified?: boolean}, [string]>(async (session, options, text) => {
-			const address = parseAddress(text);
-			const {id: workspaceId} = await session.workspace();
-			const newKeys = await prepareKeys(await session.reader(), workspaceId, address.domain);
-			const vault = await session.vault();
-			const added = await session.write(trx =>
-				addSender(trx, session.tools, vault, {
-					workspaceId,
-					address,
-					name: options.name ?? null,
-					verified: options.verified ?? false,
-					newKeys,
-				}),
-			);
-			if (!added) {
-				throw new CliError('data', `the sender ${text} already exists`, 'see mailctl sender list');
-			}
-			showSender(session, added);
+		.does<{verified?: boolean}, [string]>(async (session, {verified = false, ...options}, text) => {
+			const {domain} = parseAddress(text);
+			const {reader, workspaceId} = await session.inWorkspace();
+			const keys = await prepareKeys(reader, workspaceId, domain);
+			const input = {address: text, ...readFieldOptions<{name?: string}>(nameFields, options)};
+			showSender(session, await session.perform(addSender, {...input, verified, ...keys}));
 		});
 
 	sender
@@ -43,35 +36,40 @@ export function senderCommands(sender: CliCommand): void {
 			session.list(senders, await listSenders(reader, workspaceId));
 		});
 
-	for (const [change, about] of [
-		['verify', 'Mark a sender as verified, regardless of DNS'],
-		['disable', 'Refuse sends from an address'],
-		['enable', 'Accept sends from an address again'],
-	] as const) {
+	const changeVerb = (verb: string, about: string, change: (session: Session, id: string) => Promise<Sender>) =>
 		sender
-			.verb(`${change} <address>`, about)
-			.sample(`mailctl sender ${change} no-reply@shop.example`)
+			.verb(`${verb} <address>`, about)
+			.sample(`mailctl sender ${verb} no-reply@shop.example`)
 			.does<object, [string]>(async (session, _options, text) => {
-				const {key} = parseAddress(text);
-				const {id} = await session.workspace();
-				const changed = await session.write(trx => changeSender(trx, session.tools, id, key, change));
-				showSender(session, changed ?? notFound('sender', text));
+				const {id} = await findNamed(session, text);
+				showSender(session, await change(session, id));
 			});
-	}
+	changeVerb('verify', 'Mark a sender as verified, regardless of DNS', (session, id) =>
+		session.perform(verifySender, {id}),
+	);
+	changeVerb('disable', 'Refuse sends from an address', (session, id) =>
+		session.perform(updateSender, {id, active: false}),
+	);
+	changeVerb('enable', 'Accept sends from an address again', (session, id) =>
+		session.perform(updateSender, {id, active: true}),
+	);
 
 	sender
 		.verb('remove <address>', 'Remove a sender; its queued messages end as errored')
 		.sample('mailctl sender remove no-reply@shop.example --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {key} = parseAddress(text);
-			const {id} = await session.workspace();
+			const {id} = await findNamed(session, text);
 			await session.confirm(`Remove the sender ${text}? Its queued messages will not be sent.`, yes);
-			if (!(await session.write(trx => removeSender(trx, session.tools, id, {addressKey: key})))) {
-				notFound('sender', text);
-			}
+			await session.perform(removeSender, {id});
 			session.show({address: text, removed: true}, () => [`removed ${text}`]);
 		});
+}
+
+async function findNamed(session: Session, text: string): Promise<Sender> {
+	const {key} = parseAddress(text);
+	const {reader, workspaceId} = await session.inWorkspace();
+	return (await findSender(reader, workspaceId, key)) ?? notFound('sender', text);
 }
 
 const senders: Noun<Sender> = {

@@ -4,7 +4,6 @@ import {
 	act,
 	badge,
 	facts,
-	input,
 	join,
 	name,
 	nothing,
@@ -15,15 +14,16 @@ import {
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {checkTyped, pageForms} from '../../dashboard/operation-form.ts';
+import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
+import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {sampleSender} from '../workspaces/sample.ts';
 import {chosenDomain} from './page.ts';
-import {changeSender, removeSender, senderState} from './senders.ts';
+import {addSender, removeSender, senderState, updateSender, verifySender} from './senders-rules.ts';
 import {type Domain, findSenderById, pageDomainSenders, type Sender} from './store.ts';
 
 const perPage = 50;
@@ -74,26 +74,10 @@ function nameOf(row: Sender): Html | string {
 /** The form was sent and refused: the page of its domain shows it first. */
 export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
 
-export function senderForm({id, name: domain}: Domain, typed: URLSearchParams): Html {
-	const fields = join([
-		input({
-			name: 'address',
-			label: 'Address',
-			type: 'email',
-			required: true,
-			value: typed.get('address') ?? '',
-			placeholder: `no-reply@${domain}`,
-		}),
-		input({name: 'name', label: 'Name in From (optional)', value: typed.get('name') ?? '', placeholder: 'Shop'}),
-	]);
+export function senderForm({id}: Domain, typed: URLSearchParams): Html {
+	const fields = fieldInputs(listFields(addSender.input), {typed});
 	return html`<div class="stack">${act({to: `/domains/${id}/senders`, label: 'Add the sender', fields})}</div>`;
 }
-
-const changeNotices = {
-	verify: 'is verified, whatever DNS says',
-	enable: 'may send again',
-	disable: 'may not send any more',
-} as const;
 
 function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	const state = senderState(sender);
@@ -113,7 +97,9 @@ function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 }
 
 /** The page of one sender. */
-export function senderPages({reader, change}: DashboardParts): readonly Route[] {
+export function senderPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
 	/** The one that a path names, and its domain. */
 	async function chosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
 		const domain = await chosenDomain(reader, visit);
@@ -142,29 +128,34 @@ export function senderPages({reader, change}: DashboardParts): readonly Route[] 
 		};
 	}
 
-	const step = (verb: keyof typeof changeNotices) => async (visit: Visit) => {
-		const {domain, sender} = await chosen(visit);
-		await change(trx => changeSender(trx, visit.tools, domain.workspace_id, sender.address_key, verb));
-		return go(`/domains/${domain.id}/senders/${sender.id}`, `${sender.address} ${changeNotices[verb]}.`);
-	};
-
-	async function remove(visit: Visit): Promise<Answer> {
-		const {domain, sender} = await chosen(visit);
-		const {id, address} = sender;
+	async function checkRemoval(visit: Visit): Promise<void> {
+		const {address} = (await chosen(visit)).sender;
 		checkTyped(visit, address, `Nothing was removed: type ${address} to remove it.`);
-		await change(trx => removeSender(trx, visit.tools, domain.workspace_id, {id}));
-		return go(`/domains/${domain.id}`, `${address} is removed.`);
 	}
 
 	const path = '/domains/:id/senders/:sender';
-	const form = pageForms(show);
+	const form = operationForms(parts, {path, show});
+	const read = ({params: {sender = ''}}: Visit) => ({id: sender});
+	/** Checks that the domain has the sender. */
+	const before = async (visit: Visit) => void (await chosen(visit));
+	const switchForm = (verb: 'enable' | 'disable', notice: string) =>
+		form(updateSender, `${path}/${verb}`, ({address}) => `${address} ${notice}.`, {
+			before,
+			read: visit => ({...read(visit), active: verb === 'enable'}),
+		});
 	return [
 		page(path, show),
-		// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not
-		// proved.
-		form(`${path}/verify`, 'admin', step('verify'), {everywhere: true}),
-		form(`${path}/enable`, 'admin', step('enable')),
-		form(`${path}/disable`, 'admin', step('disable')),
-		form(`${path}/remove`, 'admin', remove, {fresh: true}),
+		form(verifySender, `${path}/verify`, ({address}) => `${address} is verified, whatever DNS says.`, {
+			before,
+			read,
+		}),
+		switchForm('enable', 'may send again'),
+		switchForm('disable', 'may not send any more'),
+		form(
+			removeSender,
+			`${path}/remove`,
+			({address}, {params}) => go(`/domains/${params.id}`, `${address} is removed.`),
+			{before: checkRemoval, read},
+		),
 	];
 }

@@ -426,25 +426,23 @@ export async function listVerifiedByOperator(reader: Knex, workspaceId: string):
 	return await reader('senders').where({workspace_id: workspaceId}).whereNotNull('verified_at').pluck('address_key');
 }
 
-export async function updateSender(
+export async function updateStoredSender(
 	trx: Knex.Transaction,
-	workspaceId: string,
-	addressKey: string,
+	id: string,
 	changes: Pick<Partial<Sender>, 'name' | 'verified_at' | 'disabled_at'>,
 ): Promise<void> {
-	await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).update(changes);
+	if (Object.keys(changes).length > 0) {
+		await trx('senders').where({id}).update(changes);
+	}
 }
 
 /** Removes a sender and returns it; `undefined` if the workspace has no such sender. */
 export async function deleteSender(
 	trx: Knex.Transaction,
 	workspaceId: string,
-	by: {readonly id: string} | {readonly addressKey: string},
-): Promise<Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined> {
-	const chosen = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
-	const sender: Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined = await trx('senders')
-		.where({workspace_id: workspaceId, ...chosen})
-		.first('id', 'workspace_id', 'address');
+	id: string,
+): Promise<Sender | undefined> {
+	const sender = await findSenderById(trx, workspaceId, id);
 	// Another node may have removed it in the meantime.
-	return sender && (await trx('senders').where({id: sender.id}).delete()) === 1 ? sender : undefined;
+	return sender && (await trx('senders').where({id}).delete()) === 1 ? sender : undefined;
 }

@@ -7,7 +7,7 @@ import {bumpGeneration} from '../../store/changes.ts';
 import {recordAct} from '../audit/store.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
-import {returnPathProblem} from './domains.ts';
+import {returnPathProblem} from './rules.ts';
 import {
 	activateDkimKey,
 	claimDomainCheck,

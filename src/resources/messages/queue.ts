@@ -309,5 +309,5 @@ export const resumeDestination = operation({
 		return {suspension, sites, isResumed: suspension !== undefined || sites.length > 0};
 	},
 	audit: 'queue.resumed',
-	entry: ({sites, isResumed}, {domain: target}) => (isResumed ? {target, detail: {sites}} : null),
+	entry: ({sites, isResumed}, {domain: target}) => (isResumed ? {target, detail: {sites}} : []),
 });

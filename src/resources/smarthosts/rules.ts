@@ -64,6 +64,7 @@ async function credentials(
 export const addSmarthost = operation({
 	...manages,
 	name: 'smarthost add',
+	seals: true,
 	without: {apply},
 	input: Type.Object(
 		{
@@ -115,6 +116,7 @@ export const addSmarthost = operation({
 export const rotateSmarthost = operation({
 	...manages,
 	name: 'smarthost rotate',
+	seals: true,
 	without: {apply},
 	input: Type.Object(
 		{

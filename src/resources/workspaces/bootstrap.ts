@@ -2,7 +2,6 @@ import {relative} from 'node:path';
 import type {Knex} from 'knex';
 import {generateSigningKeys} from '../../compose/dkim.ts';
 import {storeTime} from '../../kit/time.ts';
-import {parseAddress} from '../../mail/address.ts';
 import type {Mode} from '../../mail/message.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {
@@ -14,7 +13,7 @@ import {
 } from '../../store/first-starts.ts';
 import type {Vault} from '../../store/sealed.ts';
 import type {Store} from '../../store/store.ts';
-import {addSender} from '../domains/senders.ts';
+import {addSender} from '../domains/senders-rules.ts';
 import {findSender} from '../domains/store.ts';
 import {createKey} from '../keys/rules.ts';
 import {deleteApiKey, listApiKeys} from '../keys/store.ts';
@@ -76,10 +75,6 @@ export async function bootstrap(
 	}
 	const {isCapturing, hasDashboard} = options;
 	const [keys, template] = await Promise.all([isCapturing ? generateSigningKeys() : null, readSample()]);
-	const address = parseAddress(sampleSender, {allowsUtf8Local: false});
-	if (!address.ok) {
-		throw new Error(`${sampleSender} is not a valid address.`);
-	}
 
 	return await store.writer.transaction(async trx => {
 		// The name is unique, so on PostgreSQL a second process waits here until the first one's transaction ends.
@@ -89,13 +84,9 @@ export async function bootstrap(
 		}
 		const workspaceId = workspace.id;
 		if (keys) {
-			await addSender(trx, tools, vault, {
-				workspaceId,
-				address: address.address,
-				name: null,
-				verified: true,
-				newKeys: async () => keys,
-			});
+			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
+			const sender = {address: sampleSender, verified: true, newKeys: async () => keys};
+			await performIn(addSender, context, sender);
 		}
 		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: sampleTemplate});
 		await insertFirstStart(trx, {workspace_id: workspaceId, begun_at: storeTime(tools.clock.now())});

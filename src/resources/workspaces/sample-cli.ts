@@ -1,6 +1,6 @@
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
-import {sampleDomain} from '../domains/domains.ts';
+import {sampleDomain} from '../domains/rules.ts';
 import {removeSample, sampleSender, sampleTemplate} from './sample.ts';
 
 export function sampleCommands(sample: CliCommand): void {
@@ -12,10 +12,10 @@ export function sampleCommands(sample: CliCommand): void {
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
-	const {id} = await session.workspace();
+	await session.workspace();
 	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Their waiting messages will not be sent.`;
 	await session.confirm(question, yes);
-	const removed = await session.write(trx => removeSample(trx, session.tools, id));
+	const removed = await session.perform(removeSample, {});
 	const names = [
 		removed.sender && `the sender ${sampleSender}`,
 		removed.domain && `the domain ${sampleDomain}`,

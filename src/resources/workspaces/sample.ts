@@ -1,11 +1,11 @@
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
-import type {Knex} from 'knex';
 import {packageFile} from '../../kit/program-files.ts';
-import type {ActTools} from '../../mail/operator.ts';
-import {removeDomain, sampleDomain} from '../domains/domains.ts';
-import {removeSender} from '../domains/senders.ts';
-import {findDomain} from '../domains/store.ts';
+import {Type} from '../../mail/type.ts';
+import {removeDomain, sampleDomain} from '../domains/rules.ts';
+import {removeSender} from '../domains/senders-rules.ts';
+import {findDomain, findSender, listDomainSenders} from '../domains/store.ts';
+import {operation, performIn} from '../operation.ts';
 import type {ReadyTemplate} from '../templates/layouts.ts';
 import {findTemplate} from '../templates/store.ts';
 import {removeTemplate} from '../templates/versions.ts';
@@ -34,18 +34,35 @@ type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readon
  * Removes the sample of a workspace: its sender, the domain if no other sender uses it, and the template if it is
  * unchanged.
  */
-export async function removeSample(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-): Promise<RemovedSample> {
-	const sender = await removeSender(trx, tools, workspaceId, {addressKey: sampleSender});
-	const domain = await findDomain(trx, workspaceId, sampleDomain);
-	const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
-	return {
-		sender,
-		// `removeDomain` returns the senders that still use the domain, or `undefined` once it is removed.
-		domain: domain !== undefined && (await removeDomain(trx, tools, domain)) === undefined,
-		template: template?.latest_version === 1 && (await removeTemplate(trx, tools, workspaceId, template.id)),
-	};
-}
+export const removeSample = operation({
+	role: 'admin',
+	name: 'sample remove',
+	without: {
+		api: 'only the first start creates a sample',
+		dashboard: 'people remove its parts on their pages',
+		apply: 'a file describes state, not actions',
+	},
+	input: Type.Object({}),
+	async run(context): Promise<RemovedSample> {
+		const {trx, tools, workspaceId} = context;
+		const sender = await findSender(trx, workspaceId, sampleSender);
+		if (sender) {
+			await performIn(removeSender, context, {id: sender.id});
+		}
+		const domain = await findDomain(trx, workspaceId, sampleDomain);
+		const isUnused = domain !== undefined && (await listDomainSenders(trx, domain.id)).length === 0;
+		if (isUnused) {
+			await performIn(removeDomain, context, {id: domain.id});
+		}
+		const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
+		const isUnchanged = template?.latest_version === 1;
+		return {
+			sender: sender !== undefined,
+			domain: isUnused,
+			template: isUnchanged && (await removeTemplate(trx, tools, workspaceId, template.id)),
+		};
+	},
+	// Each removal is recorded by itself.
+	audit: 'domain.removed',
+	entry: () => [],
+});

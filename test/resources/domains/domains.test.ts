@@ -2,8 +2,8 @@ import {createPrivateKey, createPublicKey} from 'node:crypto';
 import test from 'ava';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
 import {domainRecords, sendingNames} from '../../../src/resources/domains/domain-records.ts';
-import {addDomain} from '../../../src/resources/domains/domains.ts';
-import {addSender, changeSender, removeSender} from '../../../src/resources/domains/senders.ts';
+import {addDomain} from '../../../src/resources/domains/rules.ts';
+import {addSender, removeSender, updateSender, verifySender} from '../../../src/resources/domains/senders-rules.ts';
 import type {SigningKeys} from '../../../src/resources/domains/signing-keys.ts';
 import {
 	findDomain,
@@ -13,10 +13,10 @@ import {
 	listSenders,
 	pageDomainSenders,
 } from '../../../src/resources/domains/store.ts';
+import {type OperationContext, performIn, Refused} from '../../../src/resources/operation.ts';
 import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
-import {address} from '../../helpers/parsed-address.ts';
 import {testTools, testVault} from '../../helpers/tools.ts';
 
 let keys: SigningKeys;
@@ -29,16 +29,19 @@ async function prepare(store: Store) {
 	const write = store.writer.transaction;
 	const workspace = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));
 	const workspaceId = workspace?.id as string;
-	const add = (name: string) => write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
-	return {tools, write, workspaceId, add};
+	const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => testVault} as const;
+	const inTrx = (trx: OperationContext['trx']): OperationContext => ({...context, trx});
+	const add = (name: string) => write(trx => performIn(addDomain, inTrx(trx), {name, keys, ownHosts: []}));
+	const newKeys = async () => keys;
+	return {tools, write, workspaceId, inTrx, add, newKeys};
 }
 
 sqliteTest(test, 'creates two sealed keys for a domain, with the public keys in its records', async (t, store) => {
 	const {workspaceId, add} = await prepare(store);
 	const added = await add('shop.example');
-	t.is(await add('shop.example'), undefined);
+	await t.throwsAsync(add('shop.example'), {instanceOf: Refused, message: /already has this domain/});
 	const domain = await findDomain(store.reader, workspaceId, 'shop.example');
-	t.deepEqual(domain, added?.domain);
+	t.deepEqual(domain, added.domain);
 	const rows = await listDkimKeys(store.reader, domain?.id as string);
 	t.deepEqual(
 		rows.map(({selector, algorithm}) => [selector, algorithm]),
@@ -65,8 +68,8 @@ sqliteTest(
 		const {add} = await prepare(store);
 		const added = await add('shop.example');
 		const input = {
-			domain: added?.domain,
-			keys: added?.keys,
+			domain: added.domain,
+			keys: added.keys,
 			host: 'out.mail.example',
 			bounceHost: 'bounces.mail.example',
 			returnPathDomain: 'bounces.mail.example',
@@ -136,13 +139,11 @@ sqliteTest(
 	test,
 	'adding a sender adds its domain; it is unique and verified by the operator or by its domain',
 	async (t, store) => {
-		const {tools, write, workspaceId} = await prepare(store);
-		const add = (text: string, verified = false) => {
-			const input = {workspaceId, address: address(text), name: null, verified, newKeys: async () => keys};
-			return write(trx => addSender(trx, tools, testVault, input));
-		};
+		const {write, workspaceId, inTrx, newKeys} = await prepare(store);
+		const add = (address: string, verified = false) =>
+			write(trx => performIn(addSender, inTrx(trx), {address, verified, newKeys}));
 		t.like(await add('No-Reply@shop.example'), {address: 'No-Reply@shop.example', verified_at: null});
-		t.is(await add('no-reply@SHOP.example'), undefined);
+		await t.throwsAsync(add('no-reply@SHOP.example'), {instanceOf: Refused, message: /already exists/});
 		t.like(await add('other@shop.example', true), {verified_at: '2026-06-09T10:00:00.000Z'});
 		t.is((await listDomains(store.reader, workspaceId)).length, 1);
 
@@ -169,33 +170,41 @@ sqliteTest(
 );
 
 storeTest(test, 'concurrent additions of senders create a new domain once', async (t, store) => {
-	const {tools, workspaceId} = await prepare(store);
-	const added = await Promise.all(
+	const {workspaceId, inTrx, newKeys} = await prepare(store);
+	const added = await Promise.allSettled(
 		['a', 'b', 'c', 'a'].map(local => {
-			const input = {workspaceId, address: address(`${local}@shop.example`), name: null, verified: false};
-			return store.database.transaction(trx =>
-				addSender(trx, tools, testVault, {...input, newKeys: async () => keys}),
-			);
+			const input = {address: `${local}@shop.example`, newKeys};
+			return store.database.transaction(trx => performIn(addSender, inTrx(trx), input));
 		}),
 	);
-	t.is(added.filter(one => one !== undefined).length, 3);
+	t.is(added.filter(({status}) => status === 'fulfilled').length, 3);
 	t.is((await listDomains(store.reader, workspaceId)).length, 1);
 });
 
 sqliteTest(test, 'verifies, disables, enables and removes a sender', async (t, store) => {
-	const {tools, write, workspaceId} = await prepare(store);
-	const input = {workspaceId, address: address('a@shop.example'), name: 'Shop', verified: false};
-	await write(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));
-	const change = (what: 'verify' | 'disable' | 'enable', key = 'a@shop.example') =>
-		write(trx => changeSender(trx, tools, workspaceId, key, what));
-	t.is(await change('verify', 'b@shop.example'), undefined);
+	const {tools, write, workspaceId, inTrx, newKeys} = await prepare(store);
+	const input = {address: 'a@shop.example', name: 'Shop', newKeys};
+	const {id} = await write(trx => performIn(addSender, inTrx(trx), input));
+	const verify = (sender: string, verified = true) =>
+		write(trx => performIn(verifySender, inTrx(trx), {id: sender, verified}));
+	const switchTo = (active: boolean) => write(trx => performIn(updateSender, inTrx(trx), {id, active}));
+	await t.throwsAsync(verify('snd_other'), {instanceOf: Refused});
 	const at = '2026-06-09T10:00:00.000Z';
-	t.like(await change('verify'), {verified_at: at, disabled_at: null});
-	t.like(await change('disable'), {verified_at: at, disabled_at: at});
+	t.like(await verify(id), {verified_at: at, disabled_at: null});
+	t.like(await switchTo(false), {verified_at: at, disabled_at: at});
 	tools.advance(1000);
-	t.like(await change('disable'), {disabled_at: at}, 'since when is kept');
-	t.like(await change('enable'), {verified_at: at, disabled_at: null});
+	t.like(await switchTo(false), {disabled_at: at}, 'since when is kept');
+	t.like(await switchTo(true), {verified_at: at, disabled_at: null});
 	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {name: 'Shop', disabled_at: null});
-	t.true(await write(trx => removeSender(trx, tools, workspaceId, {addressKey: 'a@shop.example'})));
-	t.false(await write(trx => removeSender(trx, tools, workspaceId, {addressKey: 'a@shop.example'})));
+	t.like(await verify(id, false), {verified_at: null});
+	await write(trx => performIn(updateSender, inTrx(trx), {id}));
+	const remove = () => write(trx => performIn(removeSender, inTrx(trx), {id}));
+	t.like(await remove(), {address: 'a@shop.example'});
+	await t.throwsAsync(remove(), {instanceOf: Refused});
+	const acts = await store.reader('audit').where({target: id}).orderBy('id').pluck('action');
+	t.deepEqual(
+		acts.map(action => action.replace('sender.', '')),
+		['added', 'verified', 'disabled', 'disabled', 'enabled', 'unverified', 'removed'],
+		'without a change nothing is recorded',
+	);
 });

@@ -1,10 +1,10 @@
 import test from 'ava';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
-import {addDomain} from '../../../src/resources/domains/domains.ts';
-import {changeLinkHost, linkHostProblem} from '../../../src/resources/domains/link-host.ts';
+import {linkHostProblem} from '../../../src/resources/domains/link-host.ts';
+import {addDomain, updateDomain} from '../../../src/resources/domains/rules.ts';
 import type {SigningKeys} from '../../../src/resources/domains/signing-keys.ts';
 import {type Domain, findDomainById, findDomainSigning, findLinkHost} from '../../../src/resources/domains/store.ts';
-import {Refused} from '../../../src/resources/operation.ts';
+import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import {readGeneration} from '../../../src/store/changes.ts';
 import type {Store} from '../../../src/store/store.ts';
@@ -20,16 +20,17 @@ test.before(async () => {
 async function prepare(store: Store) {
 	const tools = testTools();
 	const write = store.writer.transaction;
+	const context = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const add = async (workspace: string, name: string, host: string | null = null): Promise<Domain> => {
 		const made = await write(trx => createWorkspace(trx, tools, {name: workspace}));
-		const links = host === null ? null : {host, ownHosts};
-		const input = {workspaceId: made?.id as string, name, keys, links};
-		return (await write(trx => addDomain(trx, tools, testVault, input)))?.domain as Domain;
+		const at = {...context, workspaceId: made?.id as string};
+		const input = {name, ...(host !== null && {link_host: host}), keys, ownHosts};
+		return (await write(trx => performIn(addDomain, {...at, trx}, input))).domain;
 	};
 	const read = async ({workspace_id, id}: Domain) => (await findDomainById(store.reader, workspace_id, id)) as Domain;
-	const change = async (domain: Domain, host: string | null) => {
-		const row = await read(domain);
-		return await write(trx => changeLinkHost(trx, tools, row, host, ownHosts));
+	const change = async ({id, workspace_id: workspaceId}: Domain, host: string | null) => {
+		const input = {id, link_host: host, ownHosts};
+		return (await write(trx => performIn(updateDomain, {...context, workspaceId, trx}, input))).domain;
 	};
 	const mark = async ({id}: Domain, changes: Partial<Domain>) =>
 		await write(trx => trx('domains').where({id}).update(changes));

@@ -1,9 +1,8 @@
 import test from 'ava';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
 import {toReceived} from '../../../src/inbound/received.ts';
-import {addDomain, removeDomain} from '../../../src/resources/domains/domains.ts';
 import {findOwnDomain} from '../../../src/resources/domains/reports-store.ts';
-import type {Domain} from '../../../src/resources/domains/store.ts';
+import {addDomain, removeDomain} from '../../../src/resources/domains/rules.ts';
 import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {addInbound} from '../../../src/resources/received/rules.ts';
 import {findInboxes, listInboundAddresses} from '../../../src/resources/received/store.ts';
@@ -22,25 +21,28 @@ async function prepare(store: Store) {
 	const context = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const add = (workspaceId: string, address: string) =>
 		write(trx => performIn(addInbound, {...context, workspaceId, trx}, {address}));
-	return {tools, write, former, owner, add};
+	const addShop = async (workspaceId: string, name: string) => {
+		const keys = await generateSigningKeys();
+		return await write(trx => performIn(addDomain, {...context, workspaceId, trx}, {name, keys, ownHosts: []}));
+	};
+	const removeShop = (id: string) =>
+		write(trx => performIn(removeDomain, {...context, workspaceId: owner, trx}, {id}));
+	return {write, former, owner, add, addShop, removeShop};
 }
 
 storeTest(
 	test,
 	'gives mail of a domain to the workspace that verifies it, even if others added addresses',
 	async (t, store) => {
-		const {tools, write, former, owner, add} = await prepare(store);
+		const {write, former, owner, add, addShop, removeShop} = await prepare(store);
 		await add(former, 'ceo@in.shop.example');
 		await add(former, '*@in.shop.example');
 		const kept = await add(former, 'x@elsewhere.example');
-		const keys = await generateSigningKeys();
-		const added = await write(trx =>
-			addDomain(trx, tools, testVault, {workspaceId: owner, name: 'shop.example', keys}),
-		);
+		const {domain} = await addShop(owner, 'shop.example');
 		const early = await t.throwsAsync(add(owner, '*@in.shop.example'), {instanceOf: Refused});
 		t.regex(early?.message ?? '', /receives mail already/, 'nothing is proved yet');
 
-		await write(trx => trx('domains').where({id: added?.domain.id}).update({state: 'verified'}));
+		await write(trx => trx('domains').where({id: domain.id}).update({state: 'verified'}));
 		await add(owner, '*@in.shop.example');
 		const asked = ['ceo@in.shop.example', 'any@in.shop.example'];
 		t.deepEqual([...(await findInboxes(store.reader, asked)).values()], [owner, owner]);
@@ -50,7 +52,7 @@ storeTest(
 
 		await add(owner, 'a@shop.example');
 		await add(owner, 'a@workshop.example');
-		t.is(await write(trx => removeDomain(trx, tools, added?.domain as Domain)), undefined);
+		await removeShop(domain.id);
 		const left = await listInboundAddresses(store.reader, owner);
 		t.deepEqual(
 			left.map(({address}) => address),
@@ -60,10 +62,9 @@ storeTest(
 );
 
 storeTest(test, 'signs system messages with the domain of the host name, not with a tenant’s', async (t, store) => {
-	const {tools, write, former, owner} = await prepare(store);
-	const keys = await generateSigningKeys();
+	const {write, former, owner, addShop} = await prepare(store);
 	const domain = async (workspaceId: string, name: string) => {
-		await write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
+		await addShop(workspaceId, name);
 		await write(trx => trx('domains').where({name}).update({state: 'verified'}));
 	};
 	const signer = async (host: string) => (await findOwnDomain(store.reader, host))?.name;

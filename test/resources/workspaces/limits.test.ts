@@ -2,7 +2,7 @@ import test from 'ava';
 import {generateSigningKeys} from '../../../src/compose/dkim.ts';
 import {defaultLimits, type LimitName} from '../../../src/mail/workspace-limits.ts';
 import {addAlert} from '../../../src/resources/alerts/rules.ts';
-import {addDomain} from '../../../src/resources/domains/domains.ts';
+import {addDomain} from '../../../src/resources/domains/rules.ts';
 import {createKey, revokeKey, rotateKey} from '../../../src/resources/keys/rules.ts';
 import {type OperationContext, performIn} from '../../../src/resources/operation.ts';
 import {addInbound} from '../../../src/resources/received/rules.ts';
@@ -43,7 +43,7 @@ storeTest(
 		const adds: {readonly [Name in LimitName]?: (trx: OperationContext['trx'], n: number) => Promise<unknown>} = {
 			topics: (trx, n) => performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'}),
 			inbound_addresses: (trx, n) => performIn(addInbound, contextIn(trx), {address: `a${n}@in.example`}),
-			domains: (trx, n) => addDomain(trx, tools, testVault, {workspaceId, name: `d${n}.example`, keys}),
+			domains: (trx, n) => performIn(addDomain, contextIn(trx), {name: `d${n}.example`, keys, ownHosts: []}),
 			keys: (trx, n) => performIn(createKey, contextIn(trx), {name: `k${n}`, mode: 'live'}),
 			alerts: (trx, n) => performIn(addAlert, contextIn(trx), {way: 'mail', target: `a${n}@ops.example`}),
 			templates: (trx, n) => createTemplate(trx, tools, workspaceId, {id: null, name: `t${n}`}),
