@@ -170,8 +170,10 @@ export class Session {
 	async perform<Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
 		input: InputOf<Input>,
+		onProgress?: (done: number) => void,
 	): Promise<Result> {
-		return await perform(operation, await this.#contextIn((await this.workspace()).id), input);
+		const context = await this.#contextIn((await this.workspace()).id);
+		return await perform(operation, {...context, onProgress}, input);
 	}
 
 	/** Performs an operation in the workspace of `--workspace`, or without that option for the whole installation. */
