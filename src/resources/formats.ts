@@ -3,6 +3,7 @@ import {isValidTimezone} from '../compose/render/locale.ts';
 import {badInNames, labelProblem} from '../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
+import {readRateLimit} from '../mail/api-key.ts';
 import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isContentId} from '../mail/content-id.ts';
@@ -106,6 +107,8 @@ export const formats = {
 	'logo-url': text => (validLogoUrl(text) === null ? 'must be an https URL of an image' : null),
 	accent: text => (validAccent(text) === null ? 'must be six hex digits such as #0a7d4f' : null),
 	route: routeProblem,
+	'rate-limit': text =>
+		readRateLimit(text) === undefined ? 'must be requests/seconds such as 6000/60, or 0 for no limit' : null,
 	filename: text =>
 		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 			? null

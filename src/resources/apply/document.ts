@@ -1,10 +1,10 @@
 import type {Static, TSchema} from 'typebox';
 import {type Address, parseAddress} from '../../mail/address.ts';
-import {scopes} from '../../mail/api-key.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
 import {optionalOrNull} from '../fields.ts';
+import {keyFields} from '../keys/rules.ts';
 import {createTopic} from '../topics/rules.ts';
 import {type Settings, settingsSchema} from '../workspaces/settings.ts';
 
@@ -39,16 +39,7 @@ const webhook = Type.Object(
 	},
 	strict,
 );
-const key = Type.Object(
-	{
-		name: label,
-		mode,
-		scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
-		rate_limit: optionalOrNull(text),
-		expires_at: optionalOrNull(Type.String({format: 'time'})),
-	},
-	strict,
-);
+const key = Type.Object(keyFields, strict);
 
 const workspace = Type.Object(
 	{

@@ -1,10 +1,9 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
-import {parseTime, storeTime} from '../../kit/time.ts';
 import {parseDomain} from '../../mail/address.ts';
-import {readRateLimit} from '../../mail/api-key.ts';
 import {returnPathProblem} from '../domains/domains.ts';
 import {linkHostProblem} from '../domains/link-host.ts';
 import {listFields, normalized} from '../fields.ts';
+import {createKey} from '../keys/rules.ts';
 import {compileCheck} from '../validate.ts';
 import {settingsSchema} from '../workspaces/settings.ts';
 import {
@@ -33,6 +32,7 @@ type ReadDocument =
 
 const check = compileCheck(documentSchema);
 const settingFields = listFields(settingsSchema);
+const keyItemFields = listFields(createKey.input);
 
 /** Reads and validates a file in YAML or JSON, as `export` writes it. Does not compare it with the store. */
 export function readDocument(text: string): ReadDocument {
@@ -99,7 +99,7 @@ function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWo
 		...(webhooks && {
 			webhooks: webhooks.map(item => ({...item, mode: item.mode ?? 'live', events: item.events.toSorted()})),
 		}),
-		...(keys && {keys: keys.map((item, n) => readKey(item, ['keys', n], refuse))}),
+		...(keys && {keys: keys.map(readKey)}),
 	};
 	// The same URL may be registered several times.
 	for (const kind of kinds.filter(each => each !== 'webhook')) {
@@ -138,17 +138,9 @@ function readDomain(item: DeclaredItems['domain'], path: Path, refuse: Refuse): 
 	return {name, ...(own !== undefined && {return_path_domain: own}), ...(links !== undefined && {link_host: links})};
 }
 
-function readKey(item: DeclaredItems['key'], path: Path, refuse: Refuse): DeclaredItems['key'] {
-	const {rate_limit: limit, expires_at: expires, scopes} = item;
-	if (limit && readRateLimit(limit) === undefined) {
-		refuse([...path, 'rate_limit'], 'must be requests/seconds such as 6000/60, or 0 for no limit');
-	}
-	return {
-		...item,
-		mode: item.mode ?? 'live',
-		...(scopes && {scopes: scopes.toSorted()}),
-		...(expires && {expires_at: storeTime(parseTime(expires) ?? 0)}),
-	};
+function readKey(item: DeclaredItems['key']): DeclaredItems['key'] {
+	const {mode = 'live', scopes} = item;
+	return {...normalized(keyItemFields, item), mode, ...(scopes && {scopes: scopes.toSorted()})};
 }
 
 /** Splits the name of a field, such as `workspaces[0].keys[1].name`, into its parts. */

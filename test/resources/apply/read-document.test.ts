@@ -87,6 +87,7 @@ workspaces:
     keys:
       - {name: a, mode: live, scopes: [root]}
       - name: '' # Nothing
+        rate_limit: fast
 `),
 		[
 			'line 3: workspaces[0].name is required',
@@ -98,6 +99,7 @@ workspaces:
 			'line 8: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
 			`line 10: workspaces[0].keys[0].scopes[0] must be one of ${scopes.join(', ')}`,
 			'line 11: workspaces[0].keys[1].name must have 1 to 200 characters and no leading or trailing spaces',
+			'line 12: workspaces[0].keys[1].rate_limit must be requests/seconds such as 6000/60, or 0 for no limit',
 		],
 	);
 });
@@ -127,7 +129,7 @@ workspaces:
     topics: [{code: news, name: N}, {code: news, name: M}]
     keys:
       - name: k
-      - {name: k, mode: live, rate_limit: fast}
+      - {name: k, mode: live}
   - name: a
 `),
 		[
@@ -137,7 +139,6 @@ workspaces:
 			'line 11: workspaces[0].senders[1] is a duplicate',
 			'line 12: workspaces[0].senders[2].address requires c.example in domains',
 			'line 13: workspaces[0].topics[1] is a duplicate',
-			'line 16: workspaces[0].keys[1].rate_limit must be requests/seconds such as 6000/60, or 0 for no limit',
 			'line 16: workspaces[0].keys[1] is a duplicate',
 			'line 17: workspaces[1] is a duplicate',
 		],
