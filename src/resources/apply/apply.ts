@@ -12,7 +12,7 @@ import {findDomain, findSender, type Sender} from '../domains/store.ts';
 import {changeKey, createKey, revokeKey} from '../keys/rules.ts';
 import {type OperationContext, performIn, Refused} from '../operation.ts';
 import {createTopic, removeTopic, updateTopic} from '../topics/rules.ts';
-import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../webhooks/rules.ts';
+import {addEndpoint, changeEndpoint, disableEndpoint, enableEndpoint, removeEndpoint} from '../webhooks/rules.ts';
 import {LimitReached} from '../workspaces/limits.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../workspaces/rules.ts';
 import type {Settings} from '../workspaces/settings.ts';
@@ -269,7 +269,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<ChangeR
 		case 'topic':
 			return await write(trx => performTopic({...context, trx}, change));
 		case 'webhook':
-			return await write(trx => performWebhook(trx, {tools, vault}, workspaceId, change));
+			return await write(trx => performWebhook({...context, trx}, change));
 		case 'key':
 			return await write(trx => performKey({...context, trx}, change));
 	}
@@ -380,26 +380,30 @@ async function performTopic(context: OperationContext, change: Of<'topic'>): Pro
 	}
 }
 
-async function performWebhook(
-	trx: Knex.Transaction,
-	{tools, vault}: Pick<ApplyParts, 'tools' | 'vault'>,
-	workspaceId: string,
-	change: Of<'webhook'>,
-): Promise<ChangeResult> {
+async function performWebhook(context: OperationContext, change: Of<'webhook'>): Promise<ChangeResult> {
 	if (change.action === 'remove') {
-		return (await removeEndpoint(trx, tools, workspaceId, change.known.id)) ? {} : undefined;
+		await performIn(removeEndpoint, context, {id: change.known.id});
+		return {};
 	}
 	const {url, mode, events, format, retry} = change.declared;
 	const {active, ...fields} = change.fields;
-	const isChanged = Object.keys(fields).length > 0;
-	const input = {workspaceId, events, format, retry};
-	const added = change.action === 'add' ? await addEndpoint(trx, tools, vault, {...input, mode, url}) : undefined;
-	const id = change.action === 'add' ? added?.id : change.known.id;
-	const isThere =
-		id !== undefined &&
-		(change.action === 'add' || !isChanged || (await changeEndpoint(trx, tools, {...input, id}))) &&
-		(!active || (await setEndpointActive(trx, tools, workspaceId, id, active.to === true)) !== undefined);
-	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
+	const input = {events, ...defined({format, retry})};
+	const setActive = async (id: string) => {
+		if (active) {
+			await performIn(active.to === true ? enableEndpoint : disableEndpoint, context, {id});
+		}
+	};
+	if (change.action === 'add') {
+		const {id, secret} = await performIn(addEndpoint, {...context, mode}, {...input, url});
+		await setActive(id);
+		return {id, signing_secret: (await context.vault()).open(id, secret)};
+	}
+	const {id} = change.known;
+	if (Object.keys(fields).length > 0) {
+		await performIn(changeEndpoint, context, {...input, id});
+	}
+	await setActive(id);
+	return {id};
 }
 
 async function performKey(context: OperationContext, change: Of<'key'>): Promise<ChangeResult> {

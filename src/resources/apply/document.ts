@@ -1,11 +1,11 @@
 import type {Static, TSchema} from 'typebox';
 import {type Address, parseAddress} from '../../mail/address.ts';
-import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
-import {maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {maxEndpoints} from '../../mail/webhook.ts';
 import {optionalOrNull} from '../fields.ts';
 import {keyFields} from '../keys/rules.ts';
 import {createTopic} from '../topics/rules.ts';
+import {endpointFields} from '../webhooks/rules.ts';
 import {type Settings, settingsSchema} from '../workspaces/settings.ts';
 
 /** The only version so far. */
@@ -28,17 +28,7 @@ const sender = Type.Object(
 	{address: Type.String({format: 'email'}), name: optionalOrNull(label), verified: flag, active: flag},
 	strict,
 );
-const webhook = Type.Object(
-	{
-		url: text,
-		mode,
-		events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
-		active: flag,
-		format: Type.Optional(Type.Enum([...webhookFormats])),
-		retry: Type.Optional(Type.Enum([...webhookRetries])),
-	},
-	strict,
-);
+const webhook = Type.Object({...endpointFields, mode, active: flag}, strict);
 const key = Type.Object(keyFields, strict);
 
 const workspace = Type.Object(
