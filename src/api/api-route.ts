@@ -6,7 +6,7 @@ import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {csvFile, readPages, streamCsv} from '../resources/csv-lists.ts';
-import {type InputOf, type Operation, type OperationHead, perform} from '../resources/operation.ts';
+import {type Context, type InputOf, type Operation, type OperationHead, perform} from '../resources/operation.ts';
 import {idParams, pageSchema} from '../resources/page-schema.ts';
 import {checkBody, emptyBody, optionalBody} from '../resources/validate.ts';
 import type {ApiParts, Route} from './api-parts.ts';
@@ -128,8 +128,8 @@ type FaceOptions<Input, Result, Extra> = Omit<
 > & {
 	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
-	/** Throws `Refused` if this installation cannot do what is requested. */
-	readonly check?: (given: unknown, parts: ApiParts) => void;
+	/** Throws `Refused` if this installation cannot do what is requested, or the caller may not request it. */
+	readonly check?: (given: unknown, parts: ApiParts, caller: Caller) => void;
 	/** Returns what the operation needs besides its input, before its transaction begins. */
 	readonly prepare?: (input: Input, parts: ApiParts, workspaceId: string) => Promise<Extra>;
 	/** Whether to respond with `otherAnswer`. */
@@ -150,19 +150,26 @@ export function operationRoute<Input extends TSchema, Result, Extra>(
 		scope,
 		operation,
 		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
-		async handle({caller: {workspaceId, mode}, id, body, tools, reply}, parts) {
-			const {writer, change, vault} = parts;
-			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
-			const args = {...(body as object), ...(options.id && {id})} as InputOf<Input>;
-			check?.(args, parts);
-			const extra = await prepare?.(args, parts, workspaceId);
-			const result = await perform(operation, context, {...args, ...extra} as InputOf<Input> & Extra);
+		async handle(call, parts) {
+			const args = {...(call.body as object), ...(options.id && {id: call.id})} as InputOf<Input>;
+			check?.(args, parts, call.caller);
+			const extra = await prepare?.(args, parts, call.caller.workspaceId);
+			const complete = {...args, ...extra} as InputOf<Input> & Extra;
+			const result = await perform(operation, toContext(call, parts), complete);
 			if (options.otherAnswer && isOther?.(result)) {
-				reply.code(options.otherAnswer[0]);
+				call.reply.code(options.otherAnswer[0]);
 			}
 			return await view?.(result, parts);
 		},
 	});
+}
+
+/** Returns the context of an operation that a request performs. */
+export function toContext(
+	{caller: {workspaceId, mode}, tools}: {readonly caller: Caller; readonly tools: ActTools},
+	{writer, change, vault}: ApiParts,
+): Context {
+	return {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault};
 }
 
 /** Returns the schema of an input without its id, which is in the path. */

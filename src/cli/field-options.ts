@@ -4,18 +4,20 @@ import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valu
 import type {InputOf, Operation} from '../resources/operation.ts';
 import {changesIn, none, orNull, refuse} from './options.ts';
 import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Noun} from './terminal-text.ts';
 
 // The options of a verb, from the fields of an operation's input (src/resources/fields.ts).
 
 /** Parsers of fields that need more than their schema, by the name of the field. */
-type Parsers = Readonly<Record<string, (text: string) => unknown>>;
+type Parsers = Readonly<Record<string, (text: string, previous: unknown) => unknown>>;
 
 /** Adds an option for each field. An update, which requires no field, can also turn its flags off. */
 export function addFieldOptions(command: CliCommand, fields: readonly Field[], parsers: Parsers = {}): CliCommand {
 	for (const field of fields) {
 		const option = toOption(field).makeOptionMandatory(field.isRequired);
-		command.addOption(field.kind === 'flag' ? option : option.argParser(parsers[field.name] ?? toParser(field)));
+		const parser = parsers[field.name] ?? (field.isList ? toListParser(field) : toParser(field));
+		command.addOption(field.kind === 'flag' ? option : option.argParser(parser));
 	}
 	if (fields.every(({isRequired}) => !isRequired)) {
 		for (const flag of fields.filter(({kind}) => kind === 'flag').map(toOption)) {
@@ -50,10 +52,14 @@ function toFlags({name, kind, option}: Field): string {
 	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }
 
-/** The description as a clause, with the default. The word `none` stands for `null` here. */
-function toHelp({description, default: initial}: Field): string {
-	const clause = lowerFirst(description.replace(/\.$/, '').replaceAll('`null`', `\`${none}\``));
-	return initial === undefined ? clause : `${clause}; default: ${initial}`;
+/** The description as a clause, with the choices and the default. The word `none` stands for `null` here. */
+function toHelp({description, kind, isList, schema, default: initial}: Field): string {
+	const clause = lowerFirst(description.replaceAll('`null`', none).replaceAll('`', '').replace(/\.$/, ''));
+	return [
+		schema.enum ? `${clause} (${schema.enum.join(', ')})` : clause,
+		...(isList ? [kind === 'choice' ? 'repeatable, or separated by commas' : 'repeatable'] : []),
+		...(initial === undefined ? [] : [`default: ${initial}`]),
+	].join('; ');
 }
 
 function toParser(field: Field): (text: string) => unknown {
@@ -69,33 +75,77 @@ function toParser(field: Field): (text: string) => unknown {
 	return Object.assign(parse, {choices: field.schema.enum});
 }
 
+/** A list is written with several options. One of choices may also be written with commas, which no choice has. */
+function toListParser(field: Field): (text: string, previous: unknown) => unknown {
+	const parse = toParser(field);
+	const parseAll = (text: string, previous: unknown) => {
+		const texts = field.kind === 'choice' ? text.split(',') : [text];
+		return [...new Set([...((previous ?? []) as readonly unknown[]), ...texts.map(parse)])];
+	};
+	return Object.assign(parseAll, {choices: field.schema.enum});
+}
+
 /** Converts what is wrong to advice: `must be a size` to `use a size`. */
 function toFix(problem: string): string {
 	return /^must be /.test(problem) ? problem.replace(/^must be (?:one of )?/, 'use ') : `it ${problem}`;
 }
 
-type Verb<Result> = {
+type Verb<Input, Result> = {
 	readonly sample: string;
-	/** The field that an argument names instead of an option: the object to change. */
+	/** The field that an argument names instead of an option, such as the object to change; `id|code` for either. */
 	readonly by?: string;
-	readonly shows: Noun<Result>;
+	/** The kind of the id that the argument may be, whole or as a unique prefix. */
+	readonly kind?: Parameters<Session['idOf']>[0];
+	readonly parsers?: Parsers;
+	/** Asks for confirmation before the argument's object is destroyed. The verb has `--yes` then. */
+	readonly question?: (session: Session, argument: string) => string | Promise<string>;
+	/** Checks and completes what was entered. Throws `Refused` or `CliError`. */
+	readonly complete?: (session: Session, input: Input) => Promise<Input>;
+	readonly shows: Noun<Result> | ((session: Session, result: Result, input: Input) => void | Promise<void>);
 };
 
-/** Adds the verb that performs an operation and shows its result. */
+/**
+ * Adds the verb that performs an operation and shows its result. Its options are the fields of the operation. `update`
+ * requires at least one of them.
+ */
 export function operationVerb<Input extends TSchema, Result>(
 	noun: CliCommand,
 	operation: Operation<Input, Result>,
-	{sample, by, shows}: Verb<Result>,
+	{sample, by, kind, parsers, question, complete, shows}: Verb<InputOf<Input>, Result>,
 ): void {
-	const {name, summary = '', input} = operation;
+	const {name, summary = '', input: schema} = operation;
 	const [, verb = ''] = name.split(' ');
-	const fields = listFields(input).filter(field => field.name !== by);
+	const names = by?.split('|') ?? [];
+	const fields = listFields(schema).filter(field => !names.includes(field.name));
 	const command = noun.verb(by === undefined ? verb : `${verb} <${by}>`, summary).sample(sample);
-	addFieldOptions(command, fields).does<object, [string | undefined]>(async (session, options, key) => {
+	if (question) {
+		command.yesOption();
+	}
+	addFieldOptions(command, fields, parsers).does<{yes?: boolean}, [string]>(async (session, options, argument) => {
 		const values = readFieldOptions(fields, options);
-		const requested = by === undefined ? values : {...changesIn(values), [by]: key};
-		session.one(shows, await session.perform(operation, requested as InputOf<Input>));
+		const entered = {
+			...(verb === 'update' ? changesIn(values) : values),
+			...(by !== undefined && (await readArgument(session, names, kind, argument))),
+		} as InputOf<Input>;
+		if (question) {
+			await session.workspace();
+			await session.confirm(await question(session, argument), options.yes);
+		}
+		const input = complete ? await complete(session, entered) : entered;
+		const result = await session.perform(operation, input);
+		await (typeof shows === 'function' ? shows(session, result, input) : session.one(shows, result));
 	});
+}
+
+/** An unknown id stays as it was written, so that the operation refuses it. */
+async function readArgument(
+	session: Session,
+	names: readonly string[],
+	kind: Parameters<Session['idOf']>[0] | undefined,
+	argument: string,
+): Promise<object> {
+	const id = kind && (await session.idOf(kind, argument));
+	return id === undefined ? {[names.at(-1) as string]: argument} : {id};
 }
 
 /** Returns the label and the text of each field, for people; `undefined` if the field is not set. */

@@ -4,7 +4,6 @@ import {defined} from '../kit/collections.ts';
 import {labelProblem} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
-import {type Scope, scopes} from '../mail/api-key.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
@@ -95,29 +94,10 @@ export function route(text: string): string {
 	return text;
 }
 
-/** Parses a duration to milliseconds. */
-export function duration(option: string): (text: string) => number {
-	const parse = durationParser(0);
-	return text => {
-		const parsed = parse(text, '');
-		return parsed.ok ? parsed.value : refuse(option, text, parsed.allowed);
-	};
-}
-
 export function rateLimit(text: string): string {
 	const parsed = rateLimitParser(text, '');
 	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
 }
-
-/** Accepts several values: repeated, separated by commas, or both. */
-export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
-	const known = text.split(',').map(part => scopes.find(each => each === part));
-	return known.every(each => each !== undefined)
-		? [...previous, ...known]
-		: refuse('--scope', text, `use ${scopes.join(', ')}`);
-}
-
-scope.choices = scopes;
 
 /** Parses an RFC 3339 time, or a duration before now, to milliseconds since 1970. */
 export function past(option: string): (text: string) => number {

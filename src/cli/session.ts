@@ -169,8 +169,9 @@ export class Session {
 	async perform<Input extends TSchema, Result, Extra>(
 		operation: Operation<Input, Result, string, Extra>,
 		input: InputOf<Input> & Extra,
+		onProgress?: (done: number) => void,
 	): Promise<Result> {
-		return await this.performIn((await this.workspace()).id, operation, input);
+		return await this.performIn((await this.workspace()).id, operation, input, onProgress);
 	}
 
 	/** Performs an operation in the workspace of `--workspace`, or without that option for the whole installation. */
@@ -182,14 +183,16 @@ export class Session {
 	}
 
 	/** Performs an operation in a workspace, or with `null` for the whole installation. */
-	async performIn<Input extends TSchema, Result, Workspace extends string | null>(
+	async performIn<Input extends TSchema, Result, Workspace extends string | null, Extra>(
 		workspaceId: Workspace,
-		operation: Operation<Input, Result, Workspace>,
-		input: InputOf<Input>,
+		operation: Operation<Input, Result, Workspace, Extra>,
+		input: InputOf<Input> & Extra,
+		onProgress?: (done: number) => void,
 	): Promise<Result> {
 		const {writer} = await this.store();
 		const acting = {face: 'cli', mode: 'live', tools: this.tools, vault: () => this.vault()} as const;
-		return await perform(operation, {...acting, workspaceId, writer, change: writer.transaction}, input);
+		const context = {...acting, workspaceId, writer, change: writer.transaction, onProgress};
+		return await perform(operation, context, input);
 	}
 
 	/** Returns the keys. Throws ConfigError if they are not the store's. */

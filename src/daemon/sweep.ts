@@ -9,7 +9,7 @@ import {aggregateDays, unprovenDays} from '../outcome/aggregates.ts';
 import type {Eraser} from '../outcome/erase.ts';
 import {firstKeptHour} from '../outcome/reputation-findings.ts';
 import {purgeAllowances} from '../resources/alerts/addresses-store.ts';
-import {purgeAudit} from '../resources/audit/store.ts';
+import {purgeAudit, recordAct} from '../resources/audit/store.ts';
 import {purgeAggregates} from '../resources/domains/reports-store.ts';
 import {purgePolicies, purgeTlsDays} from '../resources/domains/tls-store.ts';
 import {purgeRead} from '../resources/received/inbound-store.ts';
@@ -18,10 +18,10 @@ import {purgeReceived} from '../resources/received/store.ts';
 import {purgePauses} from '../resources/topics/store.ts';
 import {sessionLimits} from '../resources/users/sessions.ts';
 import {purgeLinks, purgeUserSessions} from '../resources/users/store.ts';
-import {removeEndpoint} from '../resources/webhooks/rules.ts';
-import {deleteDeliveries, findAbandoned, findAboutNone} from '../resources/webhooks/store.ts';
+import {deleteDeliveries, deleteEndpoint, findAbandoned, findAboutNone} from '../resources/webhooks/store.ts';
 import {createRemoval, type RemovalOptions} from '../resources/workspaces/delete-workspace.ts';
 import {findShortKept} from '../resources/workspaces/store.ts';
+import {bumpGeneration} from '../store/changes.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
 import {findErasureBefore} from '../store/erasures.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
@@ -451,7 +451,13 @@ export function listenerTask({store, acting}: {readonly store: Store; readonly a
 			const before = idFloor('whd', acting.clock.now() - gracePeriodMs);
 			return async () => {
 				for (const {id, workspaceId} of await findAbandoned(store.reader, before)) {
-					await store.writer.transaction(trx => removeEndpoint(trx, acting, workspaceId, id));
+					await store.writer.transaction(async trx => {
+						// Another node may have removed it.
+						if (await deleteEndpoint(trx, workspaceId, id, storeTime(acting.clock.now()))) {
+							await recordAct(trx, acting, {action: 'webhook.removed', workspaceId, target: id});
+							await bumpGeneration(trx);
+						}
+					});
 				}
 				return false;
 			};

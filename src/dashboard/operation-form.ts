@@ -150,12 +150,17 @@ export function fieldInputs(
 	const isCreation = fields.some(({isRequired}) => isRequired);
 	const drawn = fields.map(field => {
 		const {name, description} = field;
-		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
-		return fieldInput(field, text, {
+		const shown = {
 			hint: isCompact || description === '' ? undefined : toHint(description),
 			required: isCreation ? field.isRequired : !field.isNullable,
 			words: choices[name] ?? field.schema.enum,
-		});
+		};
+		if (field.isList) {
+			const chosen = isRepeated ? typed.getAll(name) : (valueAt(values, name) as readonly string[] | undefined);
+			return listInput(field, chosen ?? [], shown);
+		}
+		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
+		return fieldInput(field, text, shown);
 	});
 	return join(drawn);
 }
@@ -165,26 +170,21 @@ function toHint(description: string): Html {
 	return join(description.split('`').map((part, n) => (n % 2 === 0 ? html`${part}` : html`<code>${part}</code>`)));
 }
 
-function fieldInput(
-	{name, label, kind, schema, default: placeholder = 'none'}: Field,
-	value: string,
-	{
-		hint,
-		required,
-		words,
-	}: {
-		readonly hint: Html | undefined;
-		readonly required: boolean;
-		readonly words: readonly string[] | undefined;
-	},
-): Html {
+type Shown = {
+	readonly hint: Html | undefined;
+	readonly required: boolean;
+	readonly words: readonly string[] | undefined;
+};
+
+function fieldInput(field: Field, value: string, {hint, required, words}: Shown): Html {
+	const {name, label, kind, isNullable, schema, default: placeholder = 'none'} = field;
 	if (kind === 'flag') {
 		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
 	}
 	if (words) {
 		const options = new Set([value, ...words].filter(word => word !== ''));
-		const choices = [...options].map(word => ({value: word, label: word}));
-		return select({name, label, value}, [{value: '', label: placeholder}, ...choices]);
+		const choices = [...options].map(word => ({value: word, label: choiceLabel(field, word)}));
+		return select({name, label, value}, [...(isNullable ? [{value: '', label: placeholder}] : []), ...choices]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
 	const type = schema.format === 'email' ? 'email' : 'text';
@@ -193,16 +193,34 @@ function fieldInput(
 		: input({...parts, type, required, ...(placeholder !== 'none' && {placeholder})});
 }
 
+/** Draws a box for each choice of a list. Other texts are written one a line. */
+function listInput(field: Field, chosen: readonly string[], {hint, words}: Shown): Html {
+	const {name, label} = field;
+	if (!words) {
+		return textarea({name, label, value: chosen.join('\n'), ...(hint && {hint})}, 3);
+	}
+	const boxes = words.map(word => checkbox(name, word, choiceLabel(field, word), chosen.includes(word)));
+	return html`<fieldset><legend>${label}</legend>${boxes}</fieldset>`;
+}
+
+function choiceLabel({meanings = {}}: Field, word: string): string {
+	return meanings[word] === undefined ? word : `${word}: ${meanings[word]}`;
+}
+
 /**
  * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
- * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. In a form
- * with required fields, which creates an object, a field that is optional may be left empty. Throws `Refused` if a text
- * is not valid.
+ * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. A list
+ * without values was not sent. In a form with required fields, which creates an object, a field that is optional may be
+ * left empty. Throws `Refused` if a text is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
 	const isCreation = fields.some(({isRequired}) => isRequired);
 	const entries = fields.flatMap(field => {
-		const {name, label, kind, isRequired, isNullable} = field;
+		const {name, kind, isList, isRequired, isNullable} = field;
+		if (isList) {
+			const values = readList(field, form.getAll(name));
+			return values.length === 0 ? [] : [[name, values] as const];
+		}
 		if (kind !== 'flag' && !isRequired && !form.has(name)) {
 			return [];
 		}
@@ -210,11 +228,23 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 		if (text === '' && isNullable) {
 			return [[name, null] as const];
 		}
-		if (text === '' && isCreation && !isRequired && kind !== 'flag') {
-			return [];
-		}
-		const parsed = parseField(field, text);
-		return [[name, parsed.ok ? parsed.value : wrong(`The ${lowerFirst(label)} ${parsed.problem}.`)] as const];
+		const isOmitted = text === '' && isCreation && !isRequired && kind !== 'flag';
+		return isOmitted ? [] : [[name, readValue(field, text)] as const];
 	});
 	return toInput<Input>(entries);
+}
+
+function readValue(field: Field, text: string): unknown {
+	const parsed = parseField(field, text);
+	return parsed.ok ? parsed.value : wrong(`The ${lowerFirst(field.label)} ${parsed.problem}.`);
+}
+
+/** Reads the boxes that were checked, or the lines of a text. */
+function readList(field: Field, sent: readonly string[]): readonly unknown[] {
+	const lines = sent.flatMap(text => text.split('\n')).map(line => line.trim());
+	const texts = new Set(lines.filter(line => line !== ''));
+	if (texts.size === 0 && field.isRequired) {
+		wrong(`Choose at least one of the ${lowerFirst(field.label)}.`);
+	}
+	return [...texts].map(text => readValue(field, text));
 }

@@ -9,9 +9,8 @@ export type DeliveryState = (typeof deliveryStates)[number];
 const maxAttempts = 5;
 export const maxEndpoints = 50;
 
-/** How long an old signing secret may stay valid beside a new one, and the default, in milliseconds. */
+/** How long an old signing secret may stay valid beside a new one, in milliseconds. */
 export const maxOverlap = 30 * 86_400_000;
-export const defaultOverlap = 86_400_000;
 
 /**
  * Returns the URL of a `mailctl webhook listen` endpoint, which fetches its deliveries itself. Such a URL cannot be

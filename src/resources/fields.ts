@@ -14,8 +14,10 @@ type Annotation = {
 	readonly option?: string;
 	/** The unit of an integer that people write with a suffix, such as `36h` or `10MiB`. */
 	readonly unit?: 'seconds' | 'octets';
-	/** What applies while the field is `null`. With it, the word `default` clears the field on the command line. */
+	/** What applies while the field is `null` or absent. `default` on the command line clears a field that may be `null`. */
 	readonly default?: string;
+	/** What each of the choices means, as a clause. */
+	readonly meanings?: Readonly<Record<string, string>>;
 	/** Returns the form in which a valid text is stored. */
 	readonly normalize?: (text: string) => string | null;
 	/** Restricts the field on the dashboard to users of all workspaces. */
@@ -51,6 +53,7 @@ type Keywords = {
 	readonly maximum?: number;
 	readonly maxLength?: number;
 	readonly anyOf?: readonly Keywords[];
+	readonly items?: Keywords;
 	readonly description?: string;
 	readonly properties?: Readonly<Record<string, Keywords>>;
 	readonly [annotated]?: Omit<Annotation, 'description'>;
@@ -63,13 +66,15 @@ export type Field = Omit<Annotation, 'label' | 'description'> & {
 	readonly label: string;
 	readonly description: string;
 	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size';
+	/** Whether it has several values, each of this kind and schema. */
+	readonly isList: boolean;
 	readonly isRequired: boolean;
 	readonly isNullable: boolean;
 	/** The schema of a value that is not `null`. */
 	readonly schema: Keywords;
 };
 
-/** Returns the fields of an input, with those of nested objects, in the order of the schema. It has no lists yet. */
+/** Returns the fields of an input, with those of nested objects, in the order of the schema. */
 export function listFields(input: TSchema, path = ''): Field[] {
 	const {properties = {}, required = []} = input as Partial<TObject>;
 	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, whole]) => {
@@ -78,7 +83,8 @@ export function listFields(input: TSchema, path = ''): Field[] {
 			return listFields(whole as TSchema, `${name}.`);
 		}
 		const {label = toLabel(property), ...annotation} = whole[annotated] ?? {};
-		const schema = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
+		const present = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
+		const schema = present.items ?? present;
 		return {
 			...annotation,
 			name,
@@ -86,6 +92,7 @@ export function listFields(input: TSchema, path = ''): Field[] {
 			// The API has Markdown, people have plain text.
 			description: whole.description?.replaceAll('`', '') ?? '',
 			kind: toKind(schema, annotation),
+			isList: present.items !== undefined,
 			isRequired: (required as readonly string[]).includes(property),
 			isNullable: whole.anyOf !== undefined,
 			schema,
@@ -120,7 +127,7 @@ type Parsed = {readonly ok: true; readonly value: unknown} | {readonly ok: false
 
 const parseSize = sizeParser();
 
-/** Reads a field from a text, as an option or a form has it. */
+/** Reads a field, or one value of a list, from a text as an option or a form has it. */
 export function parseField({kind, schema, normalize}: Field, text: string): Parsed {
 	const {enum: words = [], format, minimum = 0, maximum = Number.MAX_SAFE_INTEGER, maxLength} = schema;
 	const isInRange = (number: number) => number >= minimum && number <= maximum;
@@ -128,14 +135,18 @@ export function parseField({kind, schema, normalize}: Field, text: string): Pars
 		case 'flag':
 			return {ok: true, value: text === 'true'};
 		case 'choice':
-			return accept(text, words.includes(text) ? null : `must be one of ${words.join(', ')}`);
+			return accept(text, words.includes(text) ? null : `must be ${oneOf(words)}`);
 		case 'count': {
 			const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
 			return accept(number, isInRange(number) ? null : `must be a whole number, ${minimum} to ${maximum}`);
 		}
 		case 'duration': {
 			const seconds = Math.ceil((parseDuration(text) ?? -1000) / 1000);
-			return accept(seconds, isInRange(seconds) ? null : 'must be a duration such as 90s, 5m, 36h or 4d');
+			const problem =
+				seconds > maximum
+					? `must be at most ${durationText(maximum * 1000)}`
+					: 'must be a duration such as 90s, 5m, 36h or 4d';
+			return accept(seconds, isInRange(seconds) ? null : problem);
 		}
 		case 'size': {
 			const size = parseSize(text, '');
@@ -157,13 +168,19 @@ export function parseField({kind, schema, normalize}: Field, text: string): Pars
 	}
 }
 
+const oneOf = (words: readonly string[]): string =>
+	words.length === 2 ? words.join(' or ') : `one of ${words.join(', ')}`;
+
 const accept = (value: unknown, problem: string | null): Parsed =>
 	problem === null ? {ok: true, value} : {ok: false, problem};
 
-/** Writes a value as a text that `parseField` reads. */
+/** Writes a value as a text that `parseField` reads, and a list with commas. */
 export function fieldText({kind}: Pick<Field, 'kind'>, value: unknown): string {
 	if (value === null || value === undefined) {
 		return '';
+	}
+	if (Array.isArray(value)) {
+		return value.map(one => fieldText({kind}, one)).join(', ');
 	}
 	switch (kind) {
 		case 'duration':

@@ -98,8 +98,6 @@ export const formats = {
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
 			: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
-	'rate-limit': text =>
-		readRateLimit(text) === undefined ? 'must be requests/seconds such as 6000/60, or 0 for no limit' : null,
 	label: text => labelProblem(text),
 	description: text => labelProblem(text, 500),
 	locale: localeProblem,
@@ -109,6 +107,8 @@ export const formats = {
 	'logo-url': text => (validLogoUrl(text) === null ? 'must be an https URL of an image' : null),
 	accent: text => (validAccent(text) === null ? 'must be six hex digits such as #0a7d4f' : null),
 	route: routeProblem,
+	'rate-limit': text =>
+		readRateLimit(text) === undefined ? 'must be requests/seconds such as 6000/60, or 0 for no limit' : null,
 	filename: text =>
 		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 			? null

@@ -29,12 +29,14 @@ export type Context<Workspace extends string | null = string> = {
 	readonly change: Writer['transaction'];
 	/** Seals and opens secrets of the store. */
 	readonly vault: () => Promise<Vault>;
+	/** Reports how much of a long operation is done. */
+	readonly onProgress?: ((done: number) => void) | undefined;
 };
 
 /** A context within a transaction. */
 export type OperationContext<Workspace extends string | null = string> = Omit<
 	Context<Workspace>,
-	'writer' | 'change'
+	'writer' | 'change' | 'onProgress'
 > & {
 	readonly trx: Knex.Transaction;
 };
@@ -85,13 +87,13 @@ type Single<Input, Result, Workspace extends string | null> = {
 	readonly refreshes?: false;
 };
 
-/** Writes in several transactions, or in a group write. No process caches what it changes. */
+/** Writes in several transactions, or in a group write. It bumps the generation itself if processes cache the rows. */
 type Long<Input, Result, Workspace extends string | null> = {
 	/** `begin` returns a function that records the progress of the act on a target (see `beginAct`). */
 	readonly work: (
 		context: Context<Workspace>,
 		input: Input,
-		begin: (target: string) => ReturnType<typeof beginAct>,
+		begin: (target: string | null) => ReturnType<typeof beginAct>,
 	) => Promise<Result>;
 };
 

@@ -185,7 +185,7 @@ test('numbers out of range are not a server error', async t => {
 		t.is((await visitor.submit(`/webhooks/${id}/replay`, {hours})).status, 303, hours);
 	}
 	for (const expires of ['1e9', '-1', 'soon']) {
-		t.is((await visitor.submit('/keys', {name: 'key', scope: 'messages:send', expires})).status, 422, expires);
+		t.is((await visitor.submit('/keys', {name: 'key', scopes: 'messages:send', expires})).status, 422, expires);
 	}
 });
 

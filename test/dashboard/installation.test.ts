@@ -20,7 +20,7 @@ test('creates a key with scopes, shows it once, rotates it and revokes it', asyn
 	const visitor = await visitorOf(service(), 'admin', 'shop');
 	t.is((await visitor.submit('/keys', {name: ' '})).status, 422);
 	t.is((await visitor.submit('/keys', {name: 'x', rate_limit: 'many'})).status, 422);
-	const made = await visitor.submit('/keys', {name: '<b>app', mode: 'live', scope: 'messages:read', expires: '30'});
+	const made = await visitor.submit('/keys', {name: '<b>app', mode: 'live', scopes: 'messages:read', expires: '30'});
 	const key = keyIn(made.text);
 	t.is((await service().api(key).get('/v1/messages')).status, 200);
 	t.is((await service().api(key).get('/v1/contacts')).status, 403);
@@ -125,7 +125,7 @@ test('only users of all workspaces change the limits of a workspace', async t =>
 	}
 	t.is((await own.submit('/keys', {name: 'slow', rate_limit: '60/1'})).status, 200);
 	for (const scope of ['admin', '*', 'messages:sends']) {
-		t.is((await own.submit('/keys', {name: 'odd', scope})).status, 422, `not the usual scopes: ${scope}`);
+		t.is((await own.submit('/keys', {name: 'odd', scopes: scope})).status, 422, `not the usual scopes: ${scope}`);
 	}
 	t.is((await operator.submit('/workspaces/use', {workspace: id})).status, 303);
 	t.is((await operator.submit('/keys', {name: 'fast', rate_limit: '0'})).status, 200);

@@ -29,7 +29,7 @@ async function send(to: string, metadata = {}): Promise<string> {
 /** Adds an endpoint through the form; returns the path of its page. */
 async function added(path: string, events = 'delivered'): Promise<string> {
 	const admin = await visitorOf(service(), 'admin', 'hooked');
-	const {location} = await admin.submit('/webhooks', {url: receiver.url(path), event: events});
+	const {location} = await admin.submit('/webhooks', {url: receiver.url(path), events});
 	return location ?? '';
 }
 
@@ -108,7 +108,7 @@ test('a test shows the response', async t => {
 
 test('adds, changes, disables, enables and removes an endpoint, and rotates its secret', async t => {
 	const admin = await visitorOf(service(), 'admin', 'hooked');
-	const kept = await admin.submit('/webhooks', {url: 'http://shop.example/"', event: 'opened'});
+	const kept = await admin.submit('/webhooks', {url: 'http://shop.example/"', events: 'opened'});
 	t.is(kept.status, 422);
 	t.regex(kept.text, /The URL must be an https URL/);
 	t.true(kept.text.includes('value="http://shop.example/&quot;"') && kept.text.includes('value="opened" checked'));
@@ -120,8 +120,8 @@ test('adds, changes, disables, enables and removes an endpoint, and rotates its 
 	const secret = async () => (await admin.get(`${page}/secret`)).text;
 	t.true((await secret()).includes(`data-copy="${before}"`));
 	t.false((await admin.get(page)).text.includes(before));
-	t.is((await admin.submit(`${page}/change`, {url: 'https://localhost', event: 'bounced'})).status, 422);
-	await admin.submit(`${page}/change`, {url: receiver.url('/moved'), event: 'bounced'});
+	t.is((await admin.submit(`${page}/change`, {url: 'https://localhost', events: 'bounced'})).status, 422);
+	await admin.submit(`${page}/change`, {url: receiver.url('/moved'), events: 'bounced'});
 	t.like(await show(page), {url: receiver.url('/moved'), events: ['bounced']});
 	await admin.submit(`${page}/disable`);
 	t.like(await show(page), {active: false});
@@ -129,7 +129,7 @@ test('adds, changes, disables, enables and removes an endpoint, and rotates its 
 	t.like(await show(page), {active: true});
 
 	t.is((await admin.submit(`${page}/rotate`, {overlap: '99999999999'})).status, 422);
-	t.is((await admin.submit(`${page}/rotate`, {overlap: '3600000'})).location, `${page}/secret`);
+	t.is((await admin.submit(`${page}/rotate`, {overlap: '1h'})).location, `${page}/secret`);
 	const {signing_secret: after} = await show(page);
 	t.not(after, before);
 	t.regex(await secret(), new RegExp(`data-copy="${after}".*Old secret ends.*in \\d`, 's'));

@@ -42,7 +42,7 @@ test('a command reads the options that follow from the fields', t => {
 		command.options.map(({flags, description}) => `${flags}: ${description}`),
 		[
 			'--lifetime <duration>: ; default: 4d',
-			'--color <word>: ',
+			'--color <word>:  (red, blue)',
 			'--open: whether it is open',
 			'--no-open: turn off --open',
 		],
@@ -58,9 +58,10 @@ test('a command reads the options that follow from the fields', t => {
 	t.deepEqual(read('--lifetime', 'default', '--color', 'none', '--open'), {
 		...{lifetime: null, look: {color: null}, open: true},
 	});
-	t.throws(() => read('--color', 'green'), {message: '--color "green" is not allowed, use red, blue'});
-	t.throws(() => read('--color', 'default'), {message: '--color "default" is not allowed, use red, blue'});
-	t.throws(() => read('--lifetime', '20m'), {message: /--lifetime "20m" is not allowed, use a duration/});
+	t.throws(() => read('--color', 'green'), {message: '--color "green" is not allowed, use red or blue'});
+	t.throws(() => read('--color', 'default'), {message: '--color "default" is not allowed, use red or blue'});
+	t.throws(() => read('--lifetime', 'x'), {message: /--lifetime "x" is not allowed, use a duration/});
+	t.throws(() => read('--lifetime', '20m'), {message: '--lifetime "20m" is not allowed, use at most 1000s'});
 });
 
 test('a form shows what is set, or what was typed, and reads it back', t => {
@@ -77,6 +78,49 @@ test('a form shows what is set, or what was typed, and reads it back', t => {
 	t.deepEqual(read({name: ' a ', lifetime: '90s', 'look.color': 'blue', open: 'true'}), values);
 	t.deepEqual(read({name: 'a', lifetime: ''}), {name: 'a', lifetime: null, open: false});
 	t.throws(() => read({}), {instanceOf: Refused});
+});
+
+const lists = listFields(
+	Type.Object({
+		sizes: field(Type.Array(Type.Enum(['s', 'm', 'l'])), {
+			option: 'size <size>',
+			description: 'The `sizes`.',
+			meanings: {s: 'small'},
+		}),
+		words: field(Type.Optional(Type.Array(Type.String({format: 'label'}))), {option: 'word <word>'}),
+	}),
+);
+
+test('a command reads a list from repeated options, and choices also from one with commas', t => {
+	const command = () => addFieldOptions(new CliCommand('sort').exitOverride(), lists);
+	t.deepEqual(
+		command().options.map(({flags, description}) => `${flags}: ${description}`),
+		['--size <size>: the sizes (s, m, l); repeatable, or separated by commas', '--word <word>: ; repeatable'],
+	);
+	const read = (...args: readonly string[]) => readFieldOptions(lists, command().parse(args, {from: 'user'}).opts());
+	t.deepEqual(read('--size', 's,l', '--size', 'l'), {sizes: ['s', 'l']});
+	t.deepEqual(read('--size', 's', '--word', 'a,b', '--word', 'c'), {sizes: ['s'], words: ['a,b', 'c']});
+	t.throws(() => read('--size', 's,x'), {message: '--size "x" is not allowed, use s, m, l'});
+	t.is(fieldText({kind: 'choice'}, ['s', 'l']), 's, l');
+});
+
+test('a form has a box for each choice of a list, and lines for other lists', t => {
+	const {markup} = fieldInputs(lists, {values: {sizes: ['m'], words: ['a', 'b']}});
+	t.regex(markup, /<legend>Sizes<\/legend>.*value="s"><span>s: small<.*value="m" checked><span>m</s);
+	t.regex(markup, /<textarea name="words"[^>]*>\na\nb</);
+	const typed = new URLSearchParams([
+		['sizes', 's'],
+		['sizes', 'l'],
+		['words', ' a \r\n\nb'],
+	]);
+	t.regex(
+		fieldInputs(lists, {values: {sizes: ['m']}, typed}).markup,
+		/value="s" checked.*value="m">.*value="l" checked/s,
+	);
+	t.deepEqual(readFields(lists, typed), {sizes: ['s', 'l'], words: ['a', 'b']});
+	t.deepEqual(readFields(lists, new URLSearchParams({sizes: 's'})), {sizes: ['s']});
+	t.throws(() => readFields(lists, new URLSearchParams()), {instanceOf: Refused});
+	t.throws(() => readFields(lists, new URLSearchParams({sizes: 'x'})), {instanceOf: Refused});
 });
 
 test('every setting of a workspace reads the text that it writes', t => {

@@ -126,6 +126,14 @@ test('lists faces, scope, role, audit and refresh of every operation', async t =
 		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
 		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',
 		'topic update | cli dashboard apply | – | operator | topic.updated | caches read again',
+		'webhook add | api cli dashboard apply | webhooks:manage | admin, fresh log-in | webhook.created | not cached',
+		'webhook change | api dashboard apply | webhooks:manage | admin | webhook.updated | caches read again',
+		'webhook disable | api cli dashboard apply | webhooks:manage | admin | webhook.disabled | caches read again',
+		'webhook enable | api cli dashboard apply | webhooks:manage | admin | webhook.enabled | caches read again',
+		'webhook remove | api cli dashboard apply | webhooks:manage | admin, fresh log-in | webhook.removed | caches read again',
+		'webhook replay | api cli dashboard | webhooks:manage | operator | webhook.replayed | caches read again',
+		'webhook replay | cli dashboard | – | operator | webhook.replayed | not cached',
+		'webhook rotate | api cli dashboard | webhooks:manage | admin, fresh log-in | webhook.rotated | caches read again',
 	]);
 });
 

@@ -3,15 +3,13 @@ import type {Scope} from '../../mail/api-key.ts';
 import {Type} from '../../mail/type.ts';
 import {declaration} from '../apply/declaration.ts';
 import {performIn, Refused} from '../operation.ts';
-import {changeKey, createKey, revokeKey} from './rules.ts';
+import {changeKey, createKey, keyFields, revokeKey} from './rules.ts';
 import {type ApiKey, listApiKeys} from './store.ts';
-
-const {mode: modes, ...properties} = createKey.input.properties;
 
 export const declaredKeys = declaration({
 	kind: 'key',
 	section: 'keys',
-	schema: Type.Object({...properties, mode: Type.Optional(modes)}, {additionalProperties: false}),
+	schema: Type.Object(keyFields, {additionalProperties: false}),
 	key: ['name', 'mode'],
 	isEnded: ({expires_at: expires}, now) => (expires ?? now) < now,
 	read: async (reader, workspaceId, now) => activeKeys(await listApiKeys(reader, workspaceId), now),

@@ -1,32 +1,19 @@
 import {linkBase} from '../../config/derive.ts';
-import {
-	act,
-	badge,
-	code,
-	copyable,
-	facts,
-	input,
-	name,
-	nothing,
-	opened,
-	select,
-	table,
-	time,
-} from '../../dashboard/markup.ts';
-import {operationForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, badge, code, copyable, facts, name, nothing, opened, select, table, time} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms, readFields, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {dayMs, storeTime} from '../../kit/time.ts';
-import {defaultScopes, isWithin, readRateLimit, type Scope, scopes} from '../../mail/api-key.ts';
-import {notFound, Refused} from '../operation.ts';
+import {defaultScopes, isWithin, readRateLimit} from '../../mail/api-key.ts';
+import {listFields} from '../fields.ts';
+import {type InputOf, Refused} from '../operation.ts';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
 import {type ApiKey, listApiKeys} from './store.ts';
 
 const path = '/keys';
 /** Of a key that ends. */
 const maxDays = 3650;
-const gone = 'There is no such key, or it has ended.';
 
 const lifetimes = [
 	{value: '', label: 'never'},
@@ -35,10 +22,17 @@ const lifetimes = [
 	{value: '365', label: 'in a year'},
 ];
 const overlaps = [
-	{value: '24', label: 'in 24 hours'},
-	{value: '168', label: 'in 7 days'},
+	{value: '24h', label: 'in 24 hours'},
+	{value: '7d', label: 'in 7 days'},
 	{value: '0', label: 'at once'},
 ];
+
+type KeyInput = InputOf<typeof createKey.input>;
+
+/** Lifetimes are chosen from a list. */
+const textFields = listFields(createKey.input).filter(({name}) => name !== 'expires_at');
+const scopeField = textFields.filter(({isList}) => isList);
+const shownFields = textFields.filter(({isList}) => !isList);
 
 /** Keys of the API: made, replaced and ended. A key is shown once. */
 export function keyPages(parts: DashboardParts): readonly Route[] {
@@ -78,20 +72,9 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	/** What a form asks for. */
-	function asked({form, now, everywhere}: Visit) {
-		const rateLimit = form.get('rate_limit')?.trim() ?? '';
-		const mode = form.get('mode') === 'test' ? ('test' as const) : ('live' as const);
-		const named = form.getAll('scope');
-		const chosen = scopes.filter(scope => named.includes(scope));
-		// Without a scope the key gets the usual ones: a misspelt one must not.
-		if (named.length > chosen.length) {
-			wrong('Unknown scope: choose from the scopes in the form.');
-		}
-		const limit = readRateLimit(rateLimit);
-		if (rateLimit !== '' && limit === undefined) {
-			wrong('The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
-		}
+	function readKey({form, now, everywhere}: Visit): KeyInput {
+		const input = readFields<KeyInput>(textFields, form);
+		const limit = readRateLimit(input.rate_limit ?? '');
 		if (limit !== undefined && !everywhere && !isWithin(limit, live().rateLimit)) {
 			const page = 'A rate limit above the usual one is the installation’s: only users of all workspaces set it.';
 			throw new Refused('insufficient_scope', {wrong: page, next: '', page});
@@ -100,18 +83,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		if (!(days >= 0 && days <= maxDays)) {
 			wrong('Choose when the key ends.');
 		}
-		return {
-			name: form.get('name')?.trim() ?? '',
-			mode,
-			...(chosen.length > 0 && {scopes: chosen}),
-			rate_limit: rateLimit === '' ? null : rateLimit,
-			expires_at: days > 0 ? storeTime(now + days * dayMs) : null,
-		};
-	}
-
-	function rotation({params: {id = ''}, form}: Visit) {
-		const overlap = Math.round(Math.max(0, Number(form.get('overlap') ?? 24)) * 3_600_000);
-		return overlap <= 30 * dayMs ? {id, overlap} : notFound('key', id, {page: gone});
+		return {...input, expires_at: days > 0 ? storeTime(now + days * dayMs) : null};
 	}
 
 	/** The only page that has the key itself. */
@@ -134,9 +106,9 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(createKey, path, shown, {read: asked}),
+		form(createKey, path, shown, {read: readKey}),
 		form(revokeKey, `${path}/:id/revoke`, ({name: ended}) => `${ended} is ended.`),
-		form(rotateKey, `${path}/:id/rotate`, shown, {read: rotation}),
+		form(rotateKey, `${path}/:id/rotate`, shown),
 	];
 }
 
@@ -157,7 +129,7 @@ function scopeText({scopes: own, mode}: ApiKey): Html {
 }
 
 function keyActs({id}: ApiKey): Html {
-	const when = select({name: 'overlap', label: 'The old one ends', value: '24'}, overlaps);
+	const when = select({name: 'overlap', label: 'The old one ends', value: '24h'}, overlaps);
 	return opened(
 		'Change',
 		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: when})}${act({to: `${path}/${id}/revoke`, label: 'End it now', look: 'danger'})}`,
@@ -165,21 +137,8 @@ function keyActs({id}: ApiKey): Html {
 }
 
 function keyForm(form: URLSearchParams): Html {
-	const kept = (field: string) => form.get(field) ?? '';
-	const modes = [
-		{value: 'live', label: 'live: mail leaves'},
-		{value: 'test', label: 'test: nothing leaves'},
-	];
-	const fields = html`${input({name: 'name', label: 'Name', required: true, value: kept('name'), placeholder: 'shop-backend'})}
-${select({name: 'mode', label: 'Mode', value: kept('mode') || 'live'}, modes)}
-${select({name: 'expires', label: 'Ends', value: kept('expires')}, lifetimes)}
-${input({name: 'rate_limit', label: 'Rate limit', value: kept('rate_limit'), placeholder: '6000/60', hint: 'Requests per seconds; empty: the usual one'})}
-<details><summary>What it may do (none chosen: all but messages:submit)</summary><fieldset><legend class="soft">Scopes</legend>${scopes.map(
-		scope => scopeBox(scope, form.getAll('scope').includes(scope)),
-	)}</fieldset></details>`;
+	const ends = select({name: 'expires', label: 'Ends', value: form.get('expires') ?? ''}, lifetimes);
+	const fields = html`${fieldInputs(shownFields, {typed: form})}${ends}
+<details><summary>What it may do (none chosen: all but messages:submit)</summary>${fieldInputs(scopeField, {typed: form})}</details>`;
 	return html`<div class="stack">${act({to: path, label: 'Make the key', fields})}</div>`;
-}
-
-function scopeBox(scope: Scope, isChosen: boolean): Html {
-	return html`<label class="field check"><input type="checkbox" name="scope" value="${scope}"${isChosen ? html` checked` : nothing}><span>${scope}</span></label>`;
 }

@@ -59,13 +59,42 @@ export async function issueKey(
 }
 
 const id = Type.String();
+const maxOverlap = 3650 * 86_400;
+const defaultOverlap = 86_400;
+
 const rights = {
-	scopes: Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: 100, uniqueItems: true})),
-	rate_limit: optionalOrNull(Type.String({format: 'rate-limit'})),
+	scopes: field(
+		Type.Optional(Type.Array(Type.Enum([...scopes]), {minItems: 1, maxItems: scopes.length, uniqueItems: true})),
+		{
+			option: 'scope <scope>',
+			description: 'Permissions.',
+			default: 'all but messages:submit, for a test key messages:send and read scopes',
+		},
+	),
+	rate_limit: field(optionalOrNull(Type.String({format: 'rate-limit'})), {
+		option: 'rate-limit <n/s>',
+		description: 'Sends per number of seconds, such as 6000/60; 0 is no limit.',
+		default: 'MAILCTL_RATE_LIMIT',
+	}),
 	expires_at: field(optionalOrNull(Type.String({format: 'time'})), {
+		label: 'Ends',
+		option: 'expires <time>',
+		description: 'When it expires: a duration or an RFC 3339 time.',
 		normalize: text => storeTime(parseTime(text) ?? 0),
 	}),
 };
+
+/** The fields of a key that a document declares. */
+export const keyFields = {
+	name: field(Type.String({format: 'label'}), {description: 'Its purpose.'}),
+	mode: field(Type.Optional(Type.Enum(['live', 'test'])), {
+		description: 'Messages of a test key are not sent.',
+		default: 'live',
+		meanings: {live: 'mail leaves', test: 'nothing leaves'},
+	}),
+	...rights,
+};
+
 const manages = {role: 'admin', fresh: true} as const;
 const noKeysByKeys = 'a leaked key could create further keys';
 const page = 'This key does not exist, or it has expired or been revoked.';
@@ -73,11 +102,12 @@ const page = 'This key does not exist, or it has expired or been revoked.';
 export const createKey = operation({
 	...manages,
 	name: 'key create',
+	summary: 'Create a key and show it once',
 	without: {api: noKeysByKeys},
-	input: Type.Object({name: Type.String({format: 'label'}), mode: Type.Enum(['live', 'test']), ...rights}),
-	async run({trx, tools, workspaceId}, input) {
+	input: Type.Object(keyFields),
+	async run({trx, tools, workspaceId}, {mode = 'live', ...input}) {
 		await checkRoom(trx, tools, workspaceId, 'keys');
-		return await issueKey(trx, tools, workspaceId, input);
+		return await issueKey(trx, tools, workspaceId, {...input, mode});
 	},
 	audit: 'key.created',
 	entry: ({row: {id: target, name, mode, scopes: own, expires_at}}) => ({
@@ -101,6 +131,7 @@ export const changeKey = operation({
 export const revokeKey = operation({
 	...manages,
 	name: 'key revoke',
+	summary: 'Revoke a key immediately',
 	without: {api: noKeysByKeys},
 	input: Type.Object({id}),
 	async run({trx, tools, workspaceId}, {id: wanted}) {
@@ -113,20 +144,28 @@ export const revokeKey = operation({
 	entry: ({id: target, name}) => ({target, detail: {name}}),
 });
 
-/** Creates a key with the rights of an old one, which expires after `overlap` milliseconds. */
+/** Creates a key with the rights of an old one, which expires after the overlap. */
 export const rotateKey = operation({
 	...manages,
 	name: 'key rotate',
+	summary: 'Replace a key; the old one expires later',
 	without: {api: noKeysByKeys, apply: 'a file has no secrets'},
-	input: Type.Object({id, overlap: Type.Integer()}),
-	async run({trx, tools, workspaceId}, {id: wanted, overlap}) {
+	input: Type.Object({
+		id,
+		overlap: field(Type.Optional(Type.Integer({minimum: 0, maximum: maxOverlap})), {
+			description: 'How long the old key stays valid.',
+			unit: 'seconds',
+			default: '24h',
+		}),
+	}),
+	async run({trx, tools, workspaceId}, {id: wanted, overlap = defaultOverlap}) {
 		const old = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
 		const now = tools.clock.now();
 		if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
 			const next = 'create a new one with mailctl key create';
 			throw notFound('key', wanted, {wrong: `the key ${wanted} has expired or been revoked`, next, page});
 		}
-		const endsAt = storeTime(now + overlap);
+		const endsAt = storeTime(now + overlap * 1000);
 		// Before `checkRoom`: without an overlap the old key no longer counts against the limit.
 		await expireApiKey(trx, workspaceId, wanted, endsAt);
 		await checkRoom(trx, tools, workspaceId, 'keys');

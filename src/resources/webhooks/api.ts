@@ -1,47 +1,42 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
+import {apiRoute, listRoute, operationRoute, toContext} from '../../api/api-route.ts';
 import {type Caller, visibleEndpoint, visibleMode} from '../../api/caller.ts';
 import type {Part} from '../../api/paging.ts';
 import {parseDuration, storeTime} from '../../kit/time.ts';
 import {apiError} from '../../mail/api-error.ts';
-import {defaultOverlap, maxEndpoints} from '../../mail/webhook.ts';
+import {maxEndpoints} from '../../mail/webhook.ts';
+import {type InputOf, perform, performIn} from '../operation.ts';
 import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
 import {
 	addEndpoint,
 	changeEndpoint,
+	checkUrl,
+	disableEndpoint,
+	enableEndpoint,
 	removeEndpoint,
 	replay,
 	rotateSecret,
-	setEndpointActive,
 	signingSecret,
 } from './rules.ts';
-import {deliverySchema, endpointBody, endpointChanges, endpointSchema, rotationBody, testSchema} from './schema.ts';
-import {type Endpoint, findEndpoint, listEndpoints, type StoredDelivery, scanDeliveries} from './store.ts';
+import {changesBody, deliverySchema, endpointSchema, rotationBody, testSchema} from './schema.ts';
+import {type Endpoint, listEndpoints, type StoredDelivery, scanDeliveries} from './store.ts';
 
 const endpointsPerPage = 100;
 
-const createEndpointRoute = apiRoute({
+const createEndpointRoute = operationRoute(addEndpoint, {
 	endpoint: 'POST /v1/webhooks',
-	scope: 'webhooks:manage',
 	tag: 'Webhooks',
 	summary: 'Register an endpoint',
 	description: `The response and the list show the endpoint’s signing secret. A workspace may have at most ${maxEndpoints} endpoints.`,
 	answer: [201, 'The endpoint. Events are posted to it from now on.', endpointSchema],
 	errors: ['unprocessable_entity'],
-	body: endpointBody,
-	async handle({caller, body: {url, events, ...forms}, tools}, parts) {
-		const {workspaceId, mode} = caller;
+	check(input, {webhooks}, caller) {
+		const {url, events} = input as InputOf<typeof addEndpoint.input>;
 		refuseMail(caller, events);
-		refuseBadUrl(parts, url);
-		const input = {workspaceId, mode, url, events, ...forms};
-		const added = await parts.change(trx => addEndpoint(trx, tools, parts.vault, input));
-		if (!added) {
-			const message = `A workspace may have at most ${maxEndpoints} webhook endpoints. Delete one first.`;
-			throw apiError('unprocessable_entity', {message});
-		}
-		return toView(added, parts);
+		checkUrl(webhooks.guard, url);
 	},
+	view: toView,
 });
 
 const listEndpointsRoute = listRoute({
@@ -71,26 +66,24 @@ const updateEndpointRoute = apiRoute({
 		'Omitted fields stay unchanged. An inactive endpoint receives no new events, and its pending deliveries wait until it is active again. Pending deliveries are posted to the new URL. The secret does not change.',
 	answer: [200, 'The changed endpoint.', endpointSchema],
 	errors: ['unprocessable_entity'],
-	body: endpointChanges,
-	async handle({caller, workspaceId, id, body, tools}, parts) {
-		const endpoint = await visibleEndpoint(parts.reader, caller, id);
+	body: changesBody,
+	async handle(call, parts) {
+		const {caller, id, body} = call;
 		const {active, ...changes} = body;
+		const endpoint = await visibleEndpoint(parts.reader, caller, id);
 		const {url, events = url === undefined ? [] : endpoint.events} = changes;
 		refuseMail(caller, events);
 		if (url !== undefined) {
-			refuseBadUrl(parts, url);
+			checkUrl(parts.webhooks.guard, url);
 		}
 		const changed = await parts.change(async trx => {
-			if (Object.values(changes).some(value => value !== undefined)) {
-				await changeEndpoint(trx, tools, {workspaceId, id, ...changes});
-			}
+			const context = {...toContext(call, parts), trx};
+			const isChanged = Object.values(changes).some(value => value !== undefined);
+			const after = isChanged ? await performIn(changeEndpoint, context, {id, ...changes}) : endpoint;
 			return active === undefined
-				? await findEndpoint(trx, workspaceId, id)
-				: await setEndpointActive(trx, tools, workspaceId, id, active);
+				? after
+				: await performIn(active ? enableEndpoint : disableEndpoint, context, {id});
 		});
-		if (!changed) {
-			throw apiError('not_found');
-		}
 		return toView(changed, parts);
 	},
 });
@@ -113,20 +106,13 @@ const testEndpointRoute = apiRoute({
 	},
 });
 
-const deleteEndpointRoute = apiRoute({
+const deleteEndpointRoute = operationRoute(removeEndpoint, {
 	endpoint: 'DELETE /v1/webhooks/:id',
-	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
 	summary: 'Delete an endpoint',
 	description: 'Stops posting to the endpoint and deletes its deliveries.',
 	answer: [204, 'The endpoint was deleted.', null],
-	async handle({caller, workspaceId, id, tools}, {reader, change}) {
-		await visibleEndpoint(reader, caller, id);
-		if (!(await change(trx => removeEndpoint(trx, tools, workspaceId, id)))) {
-			throw apiError('not_found');
-		}
-	},
 });
 
 const rotateEndpointSecretRoute = apiRoute({
@@ -140,15 +126,9 @@ const rotateEndpointSecretRoute = apiRoute({
 	answer: [200, 'The endpoint with its new secret.', endpointSchema],
 	body: rotationBody,
 	isBodyOptional: true,
-	async handle({caller, workspaceId, id, body, tools}, parts) {
-		const overlap = toOverlap(body?.overlap ?? null);
-		const input = {workspaceId, id, overlap};
-		await visibleEndpoint(parts.reader, caller, id);
-		const rotated = await parts.change(trx => rotateSecret(trx, tools, parts.vault, input));
-		if (!rotated) {
-			throw apiError('not_found');
-		}
-		return toView(rotated, parts);
+	async handle(call, parts) {
+		const input = {id: call.id, ...readOverlap(call.body?.overlap ?? null)};
+		return toView(await perform(rotateSecret, toContext(call, parts), input), parts);
 	},
 });
 
@@ -163,13 +143,6 @@ export const webhookRoutes: readonly Route[] = [
 
 function toView(endpoint: Endpoint, {vault, tools}: ApiParts) {
 	return endpointView(endpoint, signingSecret(vault, endpoint), storeTime(tools.clock.now()));
-}
-
-function refuseBadUrl({webhooks}: ApiParts, url: string): void {
-	const problem = webhooks.guard.urlProblem(url);
-	if (problem !== null) {
-		throw apiError('unprocessable_entity', {message: `The URL ${problem}.`});
-	}
 }
 
 const readsMail = 'received:read';
@@ -190,9 +163,9 @@ function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDeli
 	return {...delivery, body: Buffer.from(JSON.stringify({...payload, detail: {id: payload.detail?.id}}))};
 }
 
-/** Converts a validated overlap to milliseconds. */
-function toOverlap(duration: string | number | null): number {
-	return duration === null ? defaultOverlap : (parseDuration(String(duration)) ?? defaultOverlap);
+/** Converts a validated overlap, a text or a number of seconds. */
+function readOverlap(duration: string | number | null): {readonly overlap?: number} {
+	return duration === null ? {} : {overlap: Math.ceil((parseDuration(String(duration)) ?? 0) / 1000)};
 }
 
 const listDeliveriesRoute = listRoute({
@@ -228,13 +201,10 @@ const replayDeliveryRoute = apiRoute({
 	answer: [202, 'The delivery, pending.', deliverySchema],
 	body: emptyBody,
 	isBodyOptional: true,
-	async handle({caller, workspaceId, id, tools}, {change, webhooks}) {
-		const replayed = await change(trx => replay(trx, tools, workspaceId, id, visibleMode(caller)));
-		if (!replayed) {
-			throw apiError('not_found');
-		}
-		webhooks.reportDue([replayed.endpointId]);
-		return deliveryView(visibleDelivery(caller, replayed));
+	async handle(call, parts) {
+		const replayed = await perform(replay, toContext(call, parts), {id: call.id});
+		parts.webhooks.reportDue([replayed.endpointId]);
+		return deliveryView(visibleDelivery(call.caller, replayed));
 	},
 });
 

@@ -1,8 +1,9 @@
-import {webhookEventTypes} from '../../mail/message.ts';
+import {defined} from '../../kit/collections.ts';
 import {Type} from '../../mail/type.ts';
-import {isListener, maxEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {isListener, maxEndpoints} from '../../mail/webhook.ts';
 import {declaration} from '../apply/declaration.ts';
-import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from './rules.ts';
+import {performIn} from '../operation.ts';
+import {addEndpoint, changeEndpoint, disableEndpoint, enableEndpoint, endpointFields, removeEndpoint} from './rules.ts';
 import {type Endpoint, listEndpoints} from './store.ts';
 
 export const declaredWebhooks = declaration({
@@ -10,12 +11,9 @@ export const declaredWebhooks = declaration({
 	section: 'webhooks',
 	schema: Type.Object(
 		{
-			url: Type.String({maxLength: 2000}),
+			...endpointFields,
 			mode: Type.Optional(Type.Enum(['live', 'test'])),
-			events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
 			active: Type.Optional(Type.Boolean()),
-			format: Type.Optional(Type.Enum([...webhookFormats])),
-			retry: Type.Optional(Type.Enum([...webhookRetries])),
 		},
 		{additionalProperties: false},
 	),
@@ -34,28 +32,33 @@ export const declaredWebhooks = declaration({
 			.toReversed()
 			.map(toValues);
 	},
+	operations: [addEndpoint, changeEndpoint, enableEndpoint, disableEndpoint, removeEndpoint],
 	steps: {
-		async add({write, tools, vault, workspaceId}, {declared: {mode = 'live', active, ...input}}) {
+		async add({write, context, vault}, {declared: {mode = 'live', active = true, ...input}}) {
 			return await write(async trx => {
-				const added = await addEndpoint(trx, tools, vault, {workspaceId, mode, ...input});
-				if (added && active === false) {
-					await setEndpointActive(trx, tools, workspaceId, added.id, active);
+				const {id, secret} = await performIn(addEndpoint, {...context, mode, trx}, input);
+				if (!active) {
+					await performIn(disableEndpoint, {...context, trx}, {id});
 				}
-				return added && {id: added.id, signing_secret: vault.open(added.id, added.secret)};
+				return {id, signing_secret: vault.open(id, secret)};
 			});
 		},
-		async change({write, tools, workspaceId}, {declared: {events, format, retry}, known: {id}, fields}) {
+		async change({write, context}, {declared: {events, format, retry}, known: {id}, fields}) {
 			const {active, ...others} = fields;
-			const changes = {workspaceId, id, events, format, retry};
-			const isThere = await write(
-				async trx =>
-					(Object.keys(others).length === 0 || (await changeEndpoint(trx, tools, changes))) &&
-					(!active || (await setEndpointActive(trx, tools, workspaceId, id, active.to === true))),
-			);
-			return isThere ? {id} : undefined;
+			return await write(async trx => {
+				const inTrx = {...context, trx};
+				if (Object.keys(others).length > 0) {
+					await performIn(changeEndpoint, inTrx, {id, events, ...defined({format, retry})});
+				}
+				if (active) {
+					await performIn(active.to === true ? enableEndpoint : disableEndpoint, inTrx, {id});
+				}
+				return {id};
+			});
 		},
-		async remove({write, tools, workspaceId}, {known: {id}}) {
-			return (await write(trx => removeEndpoint(trx, tools, workspaceId, id))) ? {} : undefined;
+		async remove({perform}, {known: {id}}) {
+			await perform(removeEndpoint, {id});
+			return {};
 		},
 	},
 });

@@ -21,15 +21,14 @@ import {
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {pageForms} from '../../dashboard/operation-form.ts';
+import {operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
-import {notFound} from '../operation.ts';
 import {listPosts, type StoredPost} from './queue-store.ts';
-import {replay} from './rules.ts';
+import {noDelivery, replay} from './rules.ts';
 import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from './store.ts';
 
 const perPage = 50;
@@ -80,7 +79,9 @@ function replayForm(to: string, events: Endpoint['events']): Html {
 }
 
 /** The page of one delivery. */
-export function deliveryPages({reader, change, webhooks}: DashboardParts): readonly Route[] {
+export function deliveryPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
 	/** The one that a path names, below its endpoint. */
 	async function chosen({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
 		const delivery = isId('whd', id) ? await findDelivery(reader, workspace.id, id) : undefined;
@@ -114,20 +115,21 @@ export function deliveryPages({reader, change, webhooks}: DashboardParts): reado
 		};
 	}
 
-	async function replayOne(visit: Visit): Promise<Answer> {
-		const {id, endpointId} = await chosen(visit);
-		if (!(await change(trx => replay(trx, visit.tools, visit.workspace.id, id)))) {
-			noDelivery(id);
-		}
-		webhooks.reportDue([endpointId]);
+	function replayed({id, endpointId}: StoredDelivery): Answer {
+		parts.webhooks.reportDue([endpointId]);
 		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'It is posted again now.');
 	}
 
 	const path = '/webhooks/:id/deliveries/:delivery';
-	return [page(path, show), pageForms(show)(`${path}/replay`, 'operator', replayOne)];
+	const form = operationForms(parts, {path, show});
+	return [
+		page(path, show),
+		form(replay, `${path}/replay`, replayed, {
+			before: async visit => void (await chosen(visit)),
+			read: ({params: {delivery = ''}}) => ({id: delivery}),
+		}),
+	];
 }
-
-const noDelivery = (id: string): never => notFound('delivery', id, {page: 'This endpoint has no such delivery.'});
 
 function attempts(posts: readonly StoredPost[], now: number): Html {
 	return table<StoredPost>({

@@ -1,24 +1,33 @@
 import {sinceOf} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
 import {act, copyable, count, facts, join, opened, section, select, time} from '../../dashboard/markup.ts';
-import {checkTyped, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {checkTyped, operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
-import {hourMs, storeTime} from '../../kit/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import {Seats} from '../../kit/turns.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
-import {defaultOverlap, maxOverlap} from '../../mail/webhook.ts';
+import type {InputOf} from '../operation.ts';
 import {answerText, deliveriesSection, stateOf} from './deliveries-page.ts';
-import {checkedFields, chosenEndpoint, endpointBadge, endpointForm, typedFields} from './page.ts';
-import {changeEndpoint, removeEndpoint, replaySince, rotateSecret, setEndpointActive, signingSecret} from './rules.ts';
+import {chosenEndpoint, endpointBadge, endpointForm, readEndpoint} from './page.ts';
+import {
+	changeEndpoint,
+	disableEndpoint,
+	enableEndpoint,
+	removeEndpoint,
+	replaySince,
+	rotateSecret,
+	signingSecret,
+} from './rules.ts';
 import {type Endpoint, endpointState} from './store.ts';
 
 /** Tests of one workspace, at once. */
 const maxTests = 4;
 
 /** The page of an endpoint: how it does, what was posted to it, its signing secret. */
-export function endpointPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
+export function endpointPages(parts: DashboardParts): readonly Route[] {
+	const {reader, vault, webhooks} = parts;
 	const seats = new Seats(maxTests);
 	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
@@ -86,38 +95,16 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 		return await show(visit, null, tested);
 	}
 
-	async function edit(visit: Visit): Promise<Answer> {
-		const {id, workspaceId} = await chosen(visit);
-		const fields = checkedFields(visit.form, webhooks.guard);
-		await change(trx => changeEndpoint(trx, visit.tools, {workspaceId, id, ...fields}));
-		return go(`/webhooks/${id}`, 'The endpoint is changed.');
-	}
-
-	const turn = (active: boolean) => async (visit: Visit) => {
-		const {id, workspaceId} = await chosen(visit);
-		await change(trx => setEndpointActive(trx, visit.tools, workspaceId, id, active));
-		const said = active
-			? 'The endpoint gets events again, also those that waited.'
-			: 'The endpoint gets no events.';
-		return go(`/webhooks/${id}`, said);
-	};
-
-	async function remove(visit: Visit): Promise<Answer> {
-		const {id, workspaceId} = await chosen(visit);
-		checkTyped(visit, 'remove', 'Nothing was removed: type remove to remove the endpoint.');
-		await change(trx => removeEndpoint(trx, visit.tools, workspaceId, id));
-		return go('/webhooks', 'The endpoint is removed.');
-	}
-
-	async function replayMany(visit: Visit): Promise<Answer> {
-		const {form, now, tools} = visit;
-		const {id, workspaceId} = await chosen(visit);
+	function readReplay({form, now, params: {id = ''}}: Visit): InputOf<typeof replaySince.input> {
 		const since = sinceOf(form.get('hours'), now) ?? wrong('Choose since when deliveries are replayed.');
-		const eventType = webhookEventTypes.find(type => type === form.get('event'));
-		const filter = {workspaceId, since, eventType, state: stateOf(form.get('state'))};
-		const replayed = await replaySince(change, tools, {...filter, endpointIds: [id], target: id});
+		const event = webhookEventTypes.find(type => type === form.get('event'));
+		const status = stateOf(form.get('state'));
+		return {endpoint: id, since, ...(event && {event}), ...(status && {status})};
+	}
+
+	function replayed(n: number, {params: {id = ''}}: Visit): Answer {
 		webhooks.reportDue([id]);
-		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(replayed)}.`);
+		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(n)}.`);
 	}
 
 	async function secretPage(visit: Visit): Promise<Answer> {
@@ -137,28 +124,29 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 		};
 	}
 
-	async function rotate(visit: Visit): Promise<Answer> {
-		const {id, workspaceId} = await chosen(visit);
-		const overlap = Number(visit.form.get('overlap') ?? Number.NaN);
-		if (!(Number.isSafeInteger(overlap) && overlap >= 0 && overlap <= maxOverlap)) {
-			wrong('Choose how long the old secret signs too.');
-		}
-		await change(trx => rotateSecret(trx, visit.tools, vault, {workspaceId, id, overlap}));
-		return go(`/webhooks/${id}/secret`, 'The endpoint has a new secret. Give it to your program now.');
-	}
-
 	const path = '/webhooks/:id';
-	const form = pageForms(show);
+	const to =
+		(said: string) =>
+		(_result: unknown, {params}: Visit) =>
+			go(`/webhooks/${params.id}`, said);
+	const form = operationForms(parts, {path, show});
 	return [
 		page(path, show),
-		form(`${path}/test`, 'operator', test),
-		form(`${path}/change`, 'admin', edit),
-		form(`${path}/enable`, 'admin', turn(true)),
-		form(`${path}/disable`, 'admin', turn(false)),
-		form(`${path}/remove`, 'admin', remove, {fresh: true}),
-		form(`${path}/replay`, 'operator', replayMany),
+		pageForms(show)(`${path}/test`, 'operator', test),
+		form(changeEndpoint, `${path}/change`, to('The endpoint is changed.'), {
+			read: visit => ({...readEndpoint(visit, webhooks.guard), id: visit.params.id ?? ''}),
+		}),
+		form(enableEndpoint, `${path}/enable`, to('The endpoint gets events again, also those that waited.')),
+		form(disableEndpoint, `${path}/disable`, to('The endpoint gets no events.')),
+		form(removeEndpoint, `${path}/remove`, () => go('/webhooks', 'The endpoint is removed.'), {
+			before: async visit =>
+				checkTyped(visit, 'remove', 'Nothing was removed: type remove to remove the endpoint.'),
+		}),
+		form(replaySince, `${path}/replay`, replayed, {read: readReplay}),
 		{method: 'GET', path: `${path}/secret`, role: 'admin', fresh: true, answer: secretPage},
-		form(`${path}/rotate`, 'admin', rotate, {fresh: true}),
+		form(rotateSecret, `${path}/rotate`, ({id}) =>
+			go(`/webhooks/${id}/secret`, 'The endpoint has a new secret. Give it to your program now.'),
+		),
 	];
 }
 
@@ -187,23 +175,22 @@ function adminActions(visit: Visit, endpoint: Endpoint, isWrong: boolean): Html[
 }
 
 function changeForm({form}: Visit, endpoint: Endpoint): Html {
-	const fields = form.has('url') ? typedFields(form) : endpoint;
-	return endpointForm(`/webhooks/${endpoint.id}/change`, 'Save', fields);
+	return endpointForm(`/webhooks/${endpoint.id}/change`, 'Save', form, endpoint);
 }
 
 const overlaps = [
 	{value: '0', label: 'ends at once'},
-	{value: String(hourMs), label: 'signs for 1 hour more'},
-	{value: String(defaultOverlap), label: 'signs for 24 hours more'},
-	{value: String(7 * 24 * hourMs), label: 'signs for 7 days more'},
-	{value: String(maxOverlap), label: 'signs for 30 days more'},
+	{value: '1h', label: 'signs for 1 hour more'},
+	{value: '24h', label: 'signs for 24 hours more'},
+	{value: '7d', label: 'signs for 7 days more'},
+	{value: '30d', label: 'signs for 30 days more'},
 ];
 
 /** The secret itself has a page of its own, which needs a log-in of the last minutes. */
 function secretSection({now}: Visit, endpoint: Endpoint): Html {
 	const {id} = endpoint;
 	const until = oldSecretEnds(endpoint, now);
-	const fields = select({name: 'overlap', label: 'The old secret', value: String(defaultOverlap)}, overlaps);
+	const fields = select({name: 'overlap', label: 'The old secret', value: '24h'}, overlaps);
 	const content = html`<p class="soft">Your program checks with it that a request is ours.${
 		until && html` The old secret ends ${time(until, now)}.`
 	}</p>`;

@@ -1,23 +1,25 @@
 import type {Knex} from 'knex';
 import {live} from '../../dashboard/live.ts';
-import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../../dashboard/markup.ts';
-import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, badge, join, name, opened, type Tone, table, time} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms, readFields} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
-import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
 import {maxEndpoints} from '../../mail/webhook.ts';
-import {notFound} from '../operation.ts';
+import {listFields} from '../fields.ts';
+import type {InputOf} from '../operation.ts';
 import type {AddressGuard} from './address-guard.ts';
 import {deliveryBadge, lastAnswer} from './deliveries-page.ts';
-import {addEndpoint, signingSecret} from './rules.ts';
+import {addEndpoint, checkUrl, noEndpoint, signingSecret} from './rules.ts';
 import {type Endpoint, endpointState, findEndpoint, findNewest, listEndpoints, type StoredDelivery} from './store.ts';
 
 type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
 
 /** The endpoints of a workspace with how each is doing, and a form that adds one. */
-export function endpointListPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
+export function endpointListPages(parts: DashboardParts): readonly Route[] {
+	const {reader, vault} = parts;
+
 	async function list({form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const endpoints = await listEndpoints(reader, workspace.id, {after: null, limit: maxEndpoints});
 		const newest = await findNewest(
@@ -32,7 +34,7 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 			}),
 		);
 		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
-		const addForm = endpointForm('/webhooks', 'Add the endpoint', typedFields(form));
+		const addForm = endpointForm('/webhooks', 'Add the endpoint', form);
 		return {
 			kind: 'page',
 			place: 'webhooks',
@@ -49,25 +51,20 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		};
 	}
 
-	async function add({form, workspace, tools}: Visit): Promise<Answer> {
-		const fields = checkedFields(form, webhooks.guard);
-		const input = {workspaceId: workspace.id, mode: 'live' as const, ...fields};
-		const added = await change(trx => addEndpoint(trx, tools, vault, input));
-		return added
-			? go(
-					`/webhooks/${added.id}`,
-					'The endpoint is added. Give its signing secret to your program, then send a test.',
-				)
-			: wrong(`A workspace has at most ${maxEndpoints} endpoints. Remove one first.`);
-	}
-
-	return [page('/webhooks', list), pageForms(list)('/webhooks', 'admin', add, {fresh: true})];
+	const form = operationForms(parts, {path: '/webhooks', show: list});
+	const said = 'The endpoint is added. Give its signing secret to your program, then send a test.';
+	return [
+		page('/webhooks', list),
+		form(addEndpoint, '/webhooks', ({id}) => go(`/webhooks/${id}`, said), {
+			read: visit => readEndpoint(visit, parts.webhooks.guard),
+		}),
+	];
 }
 
 /** The one that a path names. */
 export async function chosenEndpoint(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Endpoint> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, workspace.id, id) : undefined;
-	return endpoint ?? notFound('webhook', id, {page: 'This workspace has no such endpoint.'});
+	return endpoint ?? noEndpoint(id);
 }
 
 const welcome = html`<p>No endpoints yet. An endpoint is a URL of your program: what happens to your mail is posted to it.</p>`;
@@ -107,63 +104,18 @@ export function endpointBadge(endpoint: Endpoint, isDamaged: boolean): Html {
 	return html`${isDamaged ? badge('secret damaged', 'bad') : badge(state, tones[state])}${endpoint.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`;
 }
 
-type EndpointFields = Pick<Endpoint, 'url' | 'events' | 'format' | 'retry'>;
+type EndpointInput = InputOf<typeof addEndpoint.input>;
 
-const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
-	delivered: 'the recipient’s server took the message',
-	bounced: 'it did not arrive and will not',
-	complained: 'the recipient said that it is spam',
-	opened: 'the recipient looked at it',
-	clicked: 'the recipient followed a link',
-	deferred: 'the first try failed, and it is tried again',
-	gave_up: 'it was tried as long as it may be',
-	recipient_suppressed: 'an address is not mailed any more',
-	recipient_unsubscribed: 'the recipient left a topic, or all mail',
-	domain_changed: 'a domain is verified, or lacks its records',
-	endpoint_disabled: 'another endpoint was disabled',
-	received: 'a mail came in, maybe an answer',
-};
+const fields = listFields(addEndpoint.input);
 
 /** Asks for an endpoint's URL, its events and their form. */
-export function endpointForm(to: string, label: string, {url, events, format, retry}: EndpointFields): Html {
-	const checks = webhookEventTypes.map(type =>
-		checkbox('event', type, `${type}: ${aboutEvents[type]}`, events.includes(type)),
-	);
-	const fields = join([
-		input({name: 'url', label: 'URL', required: true, value: url, placeholder: 'https://shop.example/hooks/mail'}),
-		html`<fieldset><legend>Events</legend>${checks}</fieldset>`,
-		checkbox(
-			'format',
-			'full',
-			'Bodies with subject, tags, the reason of a bounce, the link of a click',
-			format === 'full',
-		),
-		checkbox(
-			'retry',
-			'long',
-			'What fails is tried for three days, then the endpoint is disabled',
-			retry === 'long',
-		),
-	]);
-	return act({to, label, fields});
+export function endpointForm(to: string, label: string, typed: URLSearchParams, values: object = {}): Html {
+	return act({to, label, fields: fieldInputs(fields, {values, typed})});
 }
 
-/** What was typed into the form. */
-export function typedFields(form: URLSearchParams) {
-	const chosen = new Set(form.getAll('event'));
-	return {
-		url: form.get('url')?.trim() ?? '',
-		events: webhookEventTypes.filter(type => chosen.has(type)),
-		...({format: form.has('format') ? 'full' : 'default', retry: form.has('retry') ? 'long' : 'default'} as const),
-	};
-}
-
-/** The same, to be stored. */
-export function checkedFields(form: URLSearchParams, guard: AddressGuard): ReturnType<typeof typedFields> {
-	const fields = typedFields(form);
-	const fault = guard.urlProblem(fields.url);
-	if (fault !== null) {
-		wrong(`The URL ${fault}.`);
-	}
-	return fields.events.length === 0 ? wrong('Choose at least one event.') : fields;
+/** Reads what was entered into the form. Throws `Refused` if it is not valid. */
+export function readEndpoint({form}: Visit, guard: AddressGuard): EndpointInput {
+	const input = readFields<EndpointInput>(fields, form);
+	checkUrl(guard, input.url);
+	return input;
 }

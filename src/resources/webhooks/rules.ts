@@ -1,19 +1,29 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
-import type {Mode, WebhookEventType} from '../../mail/message.ts';
-import type {Acting, ActTools} from '../../mail/operator.ts';
-import {maxEndpoints} from '../../mail/webhook.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
+import type {ActTools} from '../../mail/operator.ts';
+import {Type} from '../../mail/type.ts';
+import {
+	deliveryStates,
+	isListener,
+	maxEndpoints,
+	maxOverlap,
+	webhookFormats,
+	webhookRetries,
+} from '../../mail/webhook.ts';
 import {disabledNotice, notify} from '../../outcome/outbox.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {beginAct, recordAct} from '../audit/store.ts';
+import {field} from '../fields.ts';
+import {longOperation, notFound, type OperationContext, operation, Refused} from '../operation.ts';
+import type {AddressGuard} from './address-guard.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
 	type EndpointChanges,
 	findEndpoint,
 	insertEndpoint,
-	type ReplayFilter,
+	listEndpoints,
 	replayDeliveries,
 	replayDelivery,
 	type StoredDelivery,
@@ -22,58 +32,226 @@ import {
 	updateSecrets,
 } from './store.ts';
 
-type EndpointInput = {
-	readonly workspaceId: string;
-	/** The mode of the key that registers it. */
-	readonly mode: Mode;
-	/** A URL that the address guard has accepted. */
-	readonly url: string;
-	readonly events: readonly WebhookEventType[];
-} & Pick<EndpointChanges, 'format' | 'retry'>;
+const eventMeanings = {
+	delivered: 'the recipient’s server took the message',
+	bounced: 'it did not arrive and will not',
+	complained: 'the recipient said that it is spam',
+	opened: 'the recipient looked at it',
+	clicked: 'the recipient followed a link',
+	deferred: 'the first try failed, and it is tried again',
+	gave_up: 'it was tried as long as it may be',
+	recipient_suppressed: 'an address is not mailed any more',
+	recipient_unsubscribed: 'the recipient left a topic, or all mail',
+	domain_changed: 'a domain is verified, or lacks its records',
+	endpoint_disabled: 'another endpoint was disabled',
+	received: 'a mail came in, maybe an answer',
+};
+const url = field(Type.String({maxLength: 2000}), {
+	label: 'URL',
+	description:
+		'A public https URL. The host must not be local. The port must be 80, 443 or above 1023, and not the default port of a database.',
+});
+const events = field(
+	Type.Array(Type.Enum([...webhookEventTypes]), {
+		minItems: 1,
+		maxItems: webhookEventTypes.length,
+		uniqueItems: true,
+	}),
+	{option: 'event <event>', description: 'The events to post to this endpoint.', meanings: eventMeanings},
+);
+export const format = field(Type.Enum([...webhookFormats]), {
+	description: '`full` adds fields to the five of the `default` format.',
+	meanings: {full: 'with subject, tags, the reason of a bounce, the link of a click'},
+});
+export const retry = field(Type.Enum([...webhookRetries]), {
+	description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.',
+});
 
+/** The fields of an endpoint. */
+export const endpointFields = {url, events, format: Type.Optional(format), retry: Type.Optional(retry)};
+/** The fields that a change of an endpoint may have. */
+export const endpointChanges = {...endpointFields, url: Type.Optional(url), events: Type.Optional(events)};
+
+const id = Type.String();
+const manages = {scope: 'webhooks:manage', role: 'admin'} as const;
 const secretBytes = 32;
+const defaultOverlap = 86_400;
 
-/** Registers an endpoint with a new signing secret. Returns `undefined` if the workspace has reached its limit. */
-export async function addEndpoint(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	vault: Vault,
-	{workspaceId, mode, url, events, format, retry}: EndpointInput,
-): Promise<Endpoint | undefined> {
-	const {clock, newId, random} = tools;
-	const id = newId('whe');
-	const endpoint: Endpoint = {
-		id,
-		workspaceId,
-		mode,
-		url,
-		events,
-		format: format ?? null,
-		retry: retry ?? null,
-		secret: vault.seal(id, newSecret(random)),
-		previousSecret: null,
-		previousUntil: null,
-		disabledAt: null,
-		disabledReason: null,
-		failingSince: null,
-		createdAt: storeTime(clock.now()),
-	};
-	if (!(await insertEndpoint(trx, endpoint, maxEndpoints))) {
-		return undefined;
+/** Throws `Refused` unless events may be posted to a URL. Operations cannot tell, because it depends on the settings. */
+export function checkUrl(guard: Pick<AddressGuard, 'urlProblem'>, text: string): void {
+	const problem = guard.urlProblem(text);
+	if (problem !== null) {
+		const sentence = `The URL ${problem}.`;
+		const wrong = `${text} is not allowed as a webhook URL`;
+		throw new Refused('unprocessable_entity', {wrong, next: `it ${problem}`, api: sentence, page: sentence});
 	}
-	await recordAct(trx, tools, {
-		action: 'webhook.created',
-		workspaceId,
-		target: id,
-		detail: {host: hostOf(url), events, ...(format && {format}), ...(retry && {retry})},
-	});
-	return endpoint;
 }
 
+/** Registers an endpoint with a new signing secret. An endpoint of a test key receives only events of test messages. */
+export const addEndpoint = operation({
+	...manages,
+	fresh: true,
+	name: 'webhook add',
+	summary: 'Register an endpoint and show its signing secret; - reads the URL from standard input',
+	input: Type.Object(endpointFields, {
+		additionalProperties: false,
+		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
+	}),
+	async run({trx, tools, workspaceId, mode, vault}, input): Promise<Endpoint> {
+		const id = tools.newId('whe');
+		const endpoint: Endpoint = {
+			id,
+			workspaceId,
+			mode,
+			url: input.url,
+			events: input.events,
+			format: input.format ?? null,
+			retry: input.retry ?? null,
+			secret: (await vault()).seal(id, newSecret(tools.random)),
+			previousSecret: null,
+			previousUntil: null,
+			disabledAt: null,
+			disabledReason: null,
+			failingSince: null,
+			createdAt: storeTime(tools.clock.now()),
+		};
+		return (await insertEndpoint(trx, endpoint, maxEndpoints)) ? endpoint : tooManyEndpoints();
+	},
+	audit: 'webhook.created',
+	entry: ({id: target}, input) => ({target, detail: toDetail(input)}),
+	refreshes: false,
+});
+
+function tooManyEndpoints(): never {
+	throw new Refused('unprocessable_entity', {
+		wrong: `the workspace has ${maxEndpoints} endpoints`,
+		next: 'remove one first',
+		api: `A workspace may have at most ${maxEndpoints} webhook endpoints. Delete one first.`,
+		page: `A workspace has at most ${maxEndpoints} endpoints. Remove one first.`,
+	});
+}
+
+/** Returns what the audit trail records: only the host of a URL, because its path and query may contain a secret. */
+function toDetail({url: text, ...fields}: EndpointChanges): Readonly<Record<string, unknown>> {
+	return {...(text !== undefined && {host: new URL(text).host}), ...fields};
+}
+
+/** Changes an endpoint. Pending deliveries go to the new URL too, but keep their format. */
+export const changeEndpoint = operation({
+	...manages,
+	name: 'webhook change',
+	without: {cli: '`mailctl apply` changes endpoints'},
+	input: Type.Object({id, ...endpointChanges}),
+	async run(context, {id: wanted, ...changes}): Promise<Endpoint> {
+		await findOwn(context, wanted);
+		await updateEndpoint(context.trx, context.workspaceId, wanted, changes);
+		return await findOwn(context, wanted);
+	},
+	audit: 'webhook.updated',
+	entry: ({id: target}, {id: _, ...changes}) => ({target, detail: toDetail(changes)}),
+});
+
+/** Enables an endpoint, and posts the deliveries that were pending when it was disabled. */
+export const enableEndpoint = operation({
+	...manages,
+	name: 'webhook enable',
+	summary: 'Enable an endpoint; waiting events are posted',
+	input: Type.Object({id}),
+	async run(context, {id: wanted}): Promise<Endpoint> {
+		const endpoint = await findOwn(context, wanted);
+		// Failures from before it was disabled do not count any more.
+		const failingSince = endpoint.disabledAt === null ? endpoint.failingSince : null;
+		return await switchOwn(context, endpoint, {disabledAt: null, failingSince});
+	},
+	audit: 'webhook.enabled',
+	entry: ({id: target}) => ({target}),
+});
+
+/** Disables an endpoint: it gets no events, and its pending deliveries wait until it is enabled. */
+export const disableEndpoint = operation({
+	...manages,
+	name: 'webhook disable',
+	summary: 'Disable an endpoint; waiting events are retained',
+	input: Type.Object({id}),
+	async run(context, {id: wanted}): Promise<Endpoint> {
+		const {trx, tools} = context;
+		const endpoint = await findOwn(context, wanted);
+		const disabledAt = endpoint.disabledAt ?? storeTime(tools.clock.now());
+		const disabled = await switchOwn(context, endpoint, {disabledAt, failingSince: endpoint.failingSince});
+		if (endpoint.disabledAt === null) {
+			await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
+		}
+		return disabled;
+	},
+	audit: 'webhook.disabled',
+	entry: ({id: target}) => ({target}),
+});
+
+async function switchOwn(
+	{trx, workspaceId}: OperationContext,
+	endpoint: Endpoint,
+	changes: Pick<Endpoint, 'disabledAt' | 'failingSince'>,
+): Promise<Endpoint> {
+	await switchEndpoint(trx, workspaceId, endpoint.id, changes);
+	return {...endpoint, ...changes, disabledReason: null};
+}
+
+/** Removes an endpoint and stops its deliveries immediately. */
+export const removeEndpoint = operation({
+	...manages,
+	fresh: true,
+	name: 'webhook remove',
+	summary: 'Remove an endpoint and its deliveries',
+	input: Type.Object({id}),
+	async run(context, {id: wanted}): Promise<Endpoint> {
+		const endpoint = await findOwn(context, wanted);
+		await deleteEndpoint(context.trx, context.workspaceId, wanted, storeTime(context.tools.clock.now()));
+		return endpoint;
+	},
+	audit: 'webhook.removed',
+	entry: ({id: target}) => ({target}),
+});
+
+/**
+ * Gives an endpoint a new signing secret. The current one also signs during the overlap; an even older one stops
+ * signing immediately.
+ */
+export const rotateSecret = operation({
+	...manages,
+	fresh: true,
+	name: 'webhook rotate',
+	summary: 'Replace the signing secret of an endpoint; the old one also signs for a while',
+	without: {apply: 'a file has no secrets'},
+	input: Type.Object({
+		id,
+		overlap: field(Type.Optional(Type.Integer({minimum: 0, maximum: maxOverlap / 1000})), {
+			description: 'How long the old secret stays valid, at most 30d; 0 revokes it now.',
+			unit: 'seconds',
+			default: '24h',
+		}),
+	}),
+	async run(context, {id: wanted, overlap = defaultOverlap}): Promise<Endpoint> {
+		const {trx, tools, workspaceId} = context;
+		const endpoint = await findOwn(context, wanted);
+		const vault = await context.vault();
+		const hasOverlap = overlap > 0 && signingSecret(vault, endpoint) !== null;
+		const secrets = {
+			secret: vault.seal(wanted, newSecret(tools.random)),
+			previousSecret: hasOverlap ? endpoint.secret : null,
+			previousUntil: hasOverlap ? storeTime(tools.clock.now() + overlap * 1000) : null,
+		};
+		// Deliveries claimed with the old secret are claimed again with the new one.
+		await updateSecrets(trx, workspaceId, wanted, secrets);
+		return {...endpoint, ...secrets};
+	},
+	audit: 'webhook.rotated',
+	entry: ({id: target, previousUntil}) => ({target, detail: {overlap_until: previousUntil}}),
+});
+
 /** Returns the signing secret, or `null` if the stored one cannot be decrypted. A rotation then replaces it. */
-export function signingSecret(vault: Vault, {id, secret}: Pick<Endpoint, 'id' | 'secret'>): string | null {
+export function signingSecret(vault: Vault, {id: owner, secret}: Pick<Endpoint, 'id' | 'secret'>): string | null {
 	try {
-		return vault.open(id, secret);
+		return vault.open(owner, secret);
 	} catch {
 		return null;
 	}
@@ -83,154 +261,89 @@ function newSecret(random: ActTools['random']): string {
 	return `whsec_${random(secretBytes).toString('base64url')}`;
 }
 
-/**
- * Gives an endpoint a new signing secret. The current one also signs for `overlap` milliseconds; an even older one
- * stops signing immediately. Returns `undefined` if the endpoint does not exist.
- */
-export async function rotateSecret(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	vault: Vault,
-	{workspaceId, id, overlap}: {readonly workspaceId: string; readonly id: string; readonly overlap: number},
-): Promise<Endpoint | undefined> {
-	const endpoint = await findEndpoint(trx, workspaceId, id);
-	if (!endpoint) {
-		return undefined;
-	}
-	const hasOverlap = overlap > 0 && signingSecret(vault, endpoint) !== null;
-	const secrets = {
-		secret: vault.seal(id, newSecret(tools.random)),
-		previousSecret: hasOverlap ? endpoint.secret : null,
-		previousUntil: hasOverlap ? storeTime(tools.clock.now() + overlap) : null,
-	};
-	await updateSecrets(trx, workspaceId, id, secrets);
-	const detail = {overlap_until: secrets.previousUntil};
-	await recordAct(trx, tools, {action: 'webhook.rotated', workspaceId, target: id, detail});
-	// Deliveries claimed with the old secret are claimed again with the new one.
-	await bumpGeneration(trx);
-	return {...endpoint, ...secrets};
+/** Returns the endpoint. Throws `Refused` if the workspace does not have it, or a test key may not see it. */
+async function findOwn({trx, workspaceId, mode}: OperationContext, wanted: string): Promise<Endpoint> {
+	const endpoint = await findEndpoint(trx, workspaceId, wanted);
+	return endpoint && (mode === 'live' || endpoint.mode === mode) ? endpoint : noEndpoint(wanted);
 }
 
-/** Removes an endpoint and stops its deliveries immediately. Returns `false` if it does not exist. */
-export async function removeEndpoint(
-	trx: Knex.Transaction,
-	tools: Acting,
-	workspaceId: string,
-	id: string,
-): Promise<boolean> {
-	const isRemoved = await deleteEndpoint(trx, workspaceId, id, storeTime(tools.clock.now()));
-	if (isRemoved) {
-		await recordAct(trx, tools, {action: 'webhook.removed', workspaceId, target: id});
-	}
-	await bumpGeneration(trx);
-	return isRemoved;
+/** Throws `Refused` because there is no such endpoint. */
+export function noEndpoint(wanted: string): never {
+	const page = 'This workspace has no such endpoint.';
+	return notFound('webhook', wanted, {wrong: `there is no endpoint ${wanted}`, page});
 }
 
-/**
- * Changes an endpoint. Pending deliveries go to the new URL too, but keep their format. Returns `false` if the endpoint
- * does not exist.
- */
-export async function changeEndpoint(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	{workspaceId, id, ...changes}: {readonly workspaceId: string; readonly id: string} & EndpointChanges,
-): Promise<boolean> {
-	const isChanged = await updateEndpoint(trx, workspaceId, id, changes);
-	if (isChanged) {
-		const {url, ...rest} = changes;
-		const detail = {...(url !== undefined && {host: hostOf(url)}), ...rest};
-		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail});
-		await bumpGeneration(trx);
-	}
-	return isChanged;
-}
+/** Posts a delivery again. */
+export const replay = operation({
+	scope: 'webhooks:manage',
+	role: 'operator',
+	name: 'webhook replay',
+	without: {apply: 'a file has no deliveries'},
+	input: Type.Object({id}),
+	async run({trx, tools, workspaceId, mode}, {id: wanted}): Promise<StoredDelivery> {
+		const now = storeTime(tools.clock.now());
+		const visible = mode === 'test' ? mode : undefined;
+		return (await replayDelivery(trx, workspaceId, wanted, now, visible)) ?? noDelivery(wanted);
+	},
+	audit: 'webhook.replayed',
+	entry: ({id: target}) => ({target}),
+});
 
-/**
- * Enables or disables an endpoint. A disabled one gets no events, and its pending deliveries continue once it is
- * enabled. Returns `undefined` if the endpoint does not exist.
- */
-export async function setEndpointActive(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	id: string,
-	isActive: boolean,
-): Promise<Endpoint | undefined> {
-	const endpoint = await findEndpoint(trx, workspaceId, id);
-	if (!endpoint) {
-		return undefined;
-	}
-	const disabledAt = isActive ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
-	// Failures from before it was disabled do not count once it is enabled again.
-	const failingSince = isActive && endpoint.disabledAt !== null ? null : endpoint.failingSince;
-	await switchEndpoint(trx, workspaceId, id, {disabledAt, failingSince});
-	await recordAct(trx, tools, {action: isActive ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
-	if (disabledAt !== null && endpoint.disabledAt === null) {
-		await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
-	}
-	await bumpGeneration(trx);
-	return {...endpoint, disabledAt, disabledReason: null, failingSince};
+/** Throws `Refused` because there is no such delivery. */
+export function noDelivery(wanted: string): never {
+	const page = 'This endpoint has no such delivery.';
+	return notFound('delivery', wanted, {next: 'see mailctl webhook deliveries ENDPOINT', page});
 }
-
-/**
- * Posts a delivery again. Returns `undefined` if the delivery does not exist, or its endpoint was deleted or has
- * another mode than `mode`.
- */
-export async function replay(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	id: string,
-	mode?: Mode | undefined,
-): Promise<StoredDelivery | undefined> {
-	const replayed = await replayDelivery(trx, workspaceId, id, storeTime(tools.clock.now()), mode);
-	if (replayed) {
-		await recordAct(trx, tools, {action: 'webhook.replayed', workspaceId, target: id});
-		await bumpGeneration(trx);
-	}
-	return replayed;
-}
-
-type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
-	readonly endpointIds: readonly string[];
-	/** The target in the audit trail: the endpoint, or `null` for all endpoints of the workspace. */
-	readonly target: string | null;
-};
 
 const rowsPerStep = 1000;
 
 /**
- * Posts again the deliveries of some endpoints for events since a time, and returns their number. Runs in steps, so
- * that others can write in between. Events that arrive during the replay are not included.
+ * Posts again the deliveries for events since a time, and returns their number. Runs in steps, so that others can write
+ * in between. Events that arrive during the replay are not included.
  */
-export async function replaySince(
-	write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>,
-	tools: ActTools,
-	{endpointIds, target, ...filter}: Replay,
-	onStep: (replayed: number) => void = () => undefined,
-): Promise<number> {
-	const {workspaceId, since, eventType: event, state: status} = filter;
-	const until = tools.clock.now();
-	const record = beginAct(tools, {action: 'webhook.replayed', workspaceId, target});
-	let replayed = 0;
-	for (const endpointId of endpointIds) {
-		for (let after: string | null | undefined = null; after !== undefined; ) {
-			const step = {after, limit: rowsPerStep, now: storeTime(tools.clock.now())};
-			const ids: string[] = await write(async trx => {
-				await bumpGeneration(trx);
-				const restarted = await replayDeliveries(trx, {...filter, endpointId, until}, step);
-				await record(trx, {since: storeTime(since), event, status, deliveries: replayed + restarted.length});
-				return restarted;
-			});
-			replayed += ids.length;
-			onStep(replayed);
-			after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
+export const replaySince = longOperation({
+	role: 'operator',
+	name: 'webhook replay',
+	without: {api: 'programs replay one delivery at a time', apply: 'a file has no deliveries'},
+	input: Type.Object({
+		since: field(Type.Integer(), {
+			option: 'since <time>',
+			description: 'All with an event at this time or later: a time, or a duration before now.',
+		}),
+		event: field(Type.Optional(Type.Enum([...webhookEventTypes])), {description: 'Only of this type.'}),
+		endpoint: field(Type.Optional(Type.String()), {option: 'endpoint <id>', description: 'Only of this endpoint.'}),
+		status: field(Type.Optional(Type.Enum([...deliveryStates])), {description: 'Only those in this state.'}),
+	}),
+	async work({workspaceId, tools, change, onProgress}, {since, event, endpoint, status}, begin) {
+		const until = tools.clock.now();
+		const record = begin(endpoint ?? null);
+		let replayed = 0;
+		for (const endpointId of await change(trx => toReplay(trx, workspaceId, endpoint))) {
+			const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
+			for (let after: string | null | undefined = null; after !== undefined; ) {
+				const step = {after, limit: rowsPerStep, now: storeTime(tools.clock.now())};
+				const ids: string[] = await change(async trx => {
+					await bumpGeneration(trx);
+					const restarted = await replayDeliveries(trx, filter, step);
+					const deliveries = replayed + restarted.length;
+					await record(trx, {since: storeTime(since), event, status, deliveries});
+					return restarted;
+				});
+				replayed += ids.length;
+				onProgress?.(replayed);
+				after = ids.length === rowsPerStep ? ids.at(-1) : undefined;
+			}
 		}
-	}
-	return replayed;
-}
+		return replayed;
+	},
+	audit: 'webhook.replayed',
+});
 
-/** Returns only the host of a URL, because its path and query may contain a secret. */
-function hostOf(url: string): string {
-	return new URL(url).host;
+/** Returns the endpoint, or all endpoints of the workspace except those of `mailctl webhook listen`. */
+async function toReplay(trx: Knex.Transaction, workspaceId: string, endpoint: string | undefined): Promise<string[]> {
+	if (endpoint !== undefined) {
+		return [((await findEndpoint(trx, workspaceId, endpoint)) ?? noEndpoint(endpoint)).id];
+	}
+	const all = await listEndpoints(trx, workspaceId, {after: null, limit: maxEndpoints});
+	return all.filter(each => !isListener(each.url)).map(each => each.id);
 }

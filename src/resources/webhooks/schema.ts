@@ -1,42 +1,13 @@
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
-import {deliveryStates, maxOverlap, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {deliveryStates, maxOverlap} from '../../mail/webhook.ts';
 import {textOrNull, time} from '../page-schema.ts';
-
-const url = Type.String({
-	maxLength: 2000,
-	description:
-		'A public https URL. The host must not be local. The port must be 80, 443 or above 1023, and not the default port of a database.',
-});
-const events = Type.Array(Type.Enum([...webhookEventTypes]), {
-	minItems: 1,
-	maxItems: webhookEventTypes.length,
-	uniqueItems: true,
-	description: 'The events to post to this endpoint.',
-});
-
-const format = {description: '`full` adds fields to the five of the `default` format.'};
-const retry = {description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.'};
-const forms = {
-	format: Type.Optional(Type.Enum([...webhookFormats], format)),
-	retry: Type.Optional(Type.Enum([...webhookRetries], retry)),
-};
-
-/** The body that registers an endpoint. */
-export const endpointBody = Type.Object(
-	{url, events, ...forms},
-	{
-		additionalProperties: false,
-		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
-	},
-);
+import {endpointChanges, format, retry} from './rules.ts';
 
 /** The body that changes an endpoint. */
-export const endpointChanges = Type.Object(
+export const changesBody = Type.Object(
 	{
-		url: Type.Optional(url),
-		events: Type.Optional(events),
-		...forms,
+		...endpointChanges,
 		active: Type.Optional(Type.Boolean({description: '`false` stops events to the endpoint.'})),
 	},
 	{additionalProperties: false, examples: [{active: false}]},
@@ -71,8 +42,8 @@ export const endpointSchema = Type.Object(
 		mode: Type.Enum(['live', 'test'], {
 			description: '`test` endpoints, created by a test key, receive only events of test messages.',
 		}),
-		format: Type.Enum([...webhookFormats], format),
-		retry: Type.Enum([...webhookRetries], retry),
+		format,
+		retry,
 		active: Type.Boolean({description: '`false` if the endpoint is disabled and receives no events.'}),
 		disabled_reason: textOrNull(
 			'Why mailctl disabled the endpoint: `gone` (it responded with 410) or `failing`; `null` otherwise.',

@@ -61,7 +61,7 @@ storeTest(
 		const {context, tools, write, create, workspaceId, other} = await prepare(store);
 		const {row} = await create();
 		const rotate = (workspace: string, id = row.id) =>
-			write(trx => performIn(rotateKey, {...context, workspaceId: workspace, trx}, {id, overlap: 3_600_000}));
+			write(trx => performIn(rotateKey, {...context, workspaceId: workspace, trx}, {id, overlap: 3600}));
 		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 		const rotated = await rotate(workspaceId);
 		t.like(rotated, {

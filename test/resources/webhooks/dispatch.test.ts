@@ -1,14 +1,16 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
+import {performIn, Refused} from '../../../src/resources/operation.ts';
 import {deliveryClaims} from '../../../src/resources/webhooks/queue-store.ts';
-import {removeEndpoint, setEndpointActive} from '../../../src/resources/webhooks/rules.ts';
+import {disableEndpoint, enableEndpoint, removeEndpoint} from '../../../src/resources/webhooks/rules.ts';
 import {replayDelivery} from '../../../src/resources/webhooks/store.ts';
 import {releaseOthers} from '../../../src/store/held-claims.ts';
 import {purgeEndpoints} from '../../../src/store/retention.ts';
+import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
 import {losingAnswer} from '../../helpers/losing-answer.ts';
 import {insertWorkspace} from '../../helpers/messages.ts';
-import {testTools} from '../../helpers/tools.ts';
+import {testTools, testVault} from '../../helpers/tools.ts';
 import {waitFor} from '../../helpers/wait.ts';
 import {
 	acknowledged,
@@ -22,6 +24,11 @@ import {
 } from '../../helpers/webhooks.ts';
 
 const now = () => storeTime(Date.now());
+
+async function change(store: Store, operation: typeof removeEndpoint, workspaceId: string, id: string) {
+	const context = {face: 'cli', workspaceId, mode: 'live', tools: testTools(), vault: async () => testVault} as const;
+	return await store.writer.transaction(trx => performIn(operation, {...context, trx}, {id}));
+}
 
 storeTest(test, 'posts due deliveries once, in order, with their stored bytes', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -200,8 +207,8 @@ storeTest(
 		const {dispatcher, attempted} = dispatcherOf(store, post);
 		await dispatcher.start();
 		await waitFor('four are under way', () => held.length === 4);
-		t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
-		t.false(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+		t.is((await change(store, removeEndpoint, workspaceId, endpoint)).id, endpoint);
+		await t.throwsAsync(change(store, removeEndpoint, workspaceId, endpoint), {instanceOf: Refused});
 		t.is(await store.writer.transaction(trx => replayDelivery(trx, workspaceId, fifth, now())), undefined);
 		held[0]?.end(acknowledged);
 		await waitFor('the end is stored', () => attempted.length === 1);
@@ -230,10 +237,7 @@ storeTest(test, 'deliveries of a disabled endpoint wait until it is enabled', as
 	dispatcher.due([endpoint]);
 	await waitFor('the other is posted', () => attempted.length === 1);
 	t.deepEqual(await statesOf(store), {pending: 3, delivered: 1});
-	const tools = testTools();
-	t.like(await store.writer.transaction(trx => setEndpointActive(trx, tools, workspaceId, endpoint, true)), {
-		disabledAt: null,
-	});
+	t.like(await change(store, enableEndpoint, workspaceId, endpoint), {disabledAt: null});
 	await dispatcher.rescan();
 	await waitFor('what waited is posted', () => attempted.length === 4);
 	await dispatcher.stop();
@@ -267,8 +271,7 @@ storeTest(
 		await waitFor('two begin in their place', () => held.length === 7);
 		await waitFor('others are claimed in theirs', async () => (await claimed()).length === 20);
 
-		const tools = testTools();
-		await store.writer.transaction(trx => setEndpointActive(trx, tools, workspaceId, endpoint, false));
+		await change(store, disableEndpoint, workspaceId, endpoint);
 		await dispatcher.rescan();
 		await waitFor('what waited is given back', async () => (await claimed()).length === 4);
 		for (const one of held.slice(3)) {
@@ -430,7 +433,7 @@ sqliteTest(test, 'does not start prefetched deliveries of a deleted endpoint', a
 		const [row] = await store.reader('webhook_queue').whereNotNull('claimed_by').count('* as n');
 		return Number(row?.n) === 11 && held.length === 5;
 	});
-	t.true(await store.writer.transaction(trx => removeEndpoint(trx, testTools(), workspaceId, endpoint)));
+	await change(store, removeEndpoint, workspaceId, endpoint);
 	dispatcher.recall();
 	for (const one of held) {
 		one.end(acknowledged);
@@ -590,7 +593,7 @@ storeTest(
 			1,
 		);
 
-		await store.writer.transaction(trx => setEndpointActive(trx, testTools(), workspaceId, endpoint, true));
+		await change(store, enableEndpoint, workspaceId, endpoint);
 		t.like(await store.reader('webhook_endpoints').where({id: endpoint}).first(), {
 			disabled_at: null,
 			disabled_reason: null,
