@@ -121,7 +121,7 @@ type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** Declares the route of an operation. Its input is the body, plus any id from the path as `id`. */
+/** Declares the route of an operation. Its input is the body, plus what the path has: `id`, or its `params`. */
 export function operationRoute<Input extends TSchema, Result>(
 	operation: Operation<Input, Result>,
 	{view, isOther, check, ...options}: FaceOptions<Result>,
@@ -134,10 +134,11 @@ export function operationRoute<Input extends TSchema, Result>(
 		...options,
 		scope,
 		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
-		async handle({caller: {workspaceId, mode}, id, body, tools, reply}, parts) {
+		async handle({caller: {workspaceId, mode}, id, body, tools, request, reply}, parts) {
 			const {writer, change, vault} = parts;
 			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
-			const args = {...(body as object), ...(options.id && {id})} as InputOf<Input>;
+			const inPath = options.params ? (request.params as object) : options.id && {id};
+			const args = {...(body as object), ...inPath} as InputOf<Input>;
 			check?.(args, parts);
 			const result = await perform(operation, context, args);
 			if (options.otherAnswer && isOther?.(result)) {

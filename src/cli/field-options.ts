@@ -4,6 +4,7 @@ import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valu
 import type {InputOf, Operation} from '../resources/operation.ts';
 import {changesIn, none, orNull, refuse} from './options.ts';
 import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Noun} from './terminal-text.ts';
 
 // The options of a verb, from the fields of an operation's input (src/resources/fields.ts).
@@ -27,9 +28,10 @@ export function addFieldOptions(command: CliCommand, fields: readonly Field[], p
 
 /** Returns the values of the options that were set. */
 export function readFieldOptions<Input extends object>(fields: readonly Field[], options: object): Input {
-	const entries = fields.map(
-		field => [field.name, orNull(valueAt(options, toOption(field).attributeName()))] as const,
-	);
+	const entries = fields.map(field => {
+		const value = orNull(valueAt(options, toOption(field).attributeName()));
+		return [field.name, value === null && field.isList ? [] : value] as const;
+	});
 	return toInput<Input>(entries.filter(([, value]) => value !== undefined));
 }
 
@@ -51,13 +53,13 @@ function toFlags({name, kind, option}: Field): string {
 
 /** The description as a clause, with the default. */
 function toHelp({description, default: initial}: Field): string {
-	const clause = lowerFirst(description.replace(/\.$/, ''));
+	const clause = lowerFirst(description.replaceAll('`', '').replace(/\.$/, ''));
 	return initial === undefined ? clause : `${clause}; default: ${initial}`;
 }
 
 function toParser(field: Field): (text: string) => unknown {
 	const flag = `--${toOption(field).name()}`;
-	const words = field.isNullable ? [none, ...(field.default === undefined ? [] : ['default'])] : [];
+	const words = field.isNullable || field.isList ? [none, ...(field.default === undefined ? [] : ['default'])] : [];
 	const parse = (text: string) => {
 		if (words.includes(text)) {
 			return none;
@@ -75,25 +77,41 @@ function toFix(problem: string): string {
 
 type Verb<Result> = {
 	readonly sample: string;
-	/** The field that an argument names instead of an option: the object to change. */
+	/** The name of the argument, which stands for the object to change: a field, or what `find` reads. */
 	readonly by?: string;
-	readonly shows: Noun<Result>;
+	/** Returns the part of the input that the argument stands for, such as an id. Throws `Refused` or `CliError`. */
+	readonly find?: (session: Session, argument: string) => Promise<object>;
+	/** The names of the fields that are options, if not all of them are. */
+	readonly only?: readonly string[];
+	/** Returns what to confirm before data is destroyed. The verb has the option `--yes` then. */
+	readonly question?: (session: Session, argument: string) => string | Promise<string>;
+	readonly shows: Noun<Result> | ((session: Session, result: Result, argument: string) => void | Promise<void>);
 };
 
-/** Adds the verb that performs an operation and shows its result. */
+/** Adds the verb that performs an operation and shows its result. `update` requires at least one option. */
 export function operationVerb<Input extends TSchema, Result>(
 	noun: CliCommand,
 	operation: Operation<Input, Result>,
-	{sample, by, shows}: Verb<Result>,
+	{sample, by, find, only, question, shows}: Verb<Result>,
 ): void {
 	const {name, summary = '', input} = operation;
 	const [, verb = ''] = name.split(' ');
-	const fields = listFields(input).filter(field => field.name !== by);
+	const isOption = (field: string) => only?.includes(field) ?? (by === undefined || (field !== by && field !== 'id'));
+	const fields = listFields(input).filter(field => isOption(field.name));
 	const command = noun.verb(by === undefined ? verb : `${verb} <${by}>`, summary).sample(sample);
-	addFieldOptions(command, fields).does<object, [string | undefined]>(async (session, options, key) => {
+	if (question) {
+		command.yesOption();
+	}
+	addFieldOptions(command, fields).does<{yes?: boolean}, [string]>(async (session, options, argument) => {
 		const values = readFieldOptions(fields, options);
-		const requested = by === undefined ? values : {...changesIn(values), [by]: key};
-		session.one(shows, await session.perform(operation, requested as InputOf<Input>));
+		const entered = verb === 'update' ? changesIn(values) : values;
+		const meant = by === undefined ? {} : find ? await find(session, argument) : {[by]: argument};
+		if (question) {
+			await session.workspace();
+			await session.confirm(await question(session, argument), options.yes);
+		}
+		const result = await session.perform(operation, {...entered, ...meant} as InputOf<Input>);
+		await (typeof shows === 'function' ? shows(session, result, argument) : session.one(shows, result));
 	});
 }
 
@@ -101,9 +119,8 @@ export function operationVerb<Input extends TSchema, Result>(
 export function fieldRows(fields: readonly Field[], values: object): Array<readonly [string, string | undefined]> {
 	return fields.map(field => {
 		const value = valueAt(values, field.name);
-		const isSet = value !== null && value !== undefined && value !== false;
-		const text = field.kind === 'flag' ? 'yes' : fieldText(field, value);
-		return [lowerFirst(field.label), isSet ? text : undefined] as const;
+		const text = field.kind === 'flag' ? value && 'yes' : fieldText(field, value);
+		return [lowerFirst(field.label), text ? String(text) : undefined] as const;
 	});
 }
 

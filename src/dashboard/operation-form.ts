@@ -141,7 +141,7 @@ export function fieldInputs(
 		const {name, description} = field;
 		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
 		return fieldInput(field, text, {
-			hint: isCompact || description === '' ? undefined : description,
+			hint: isCompact || description === '' ? undefined : description.replaceAll('`', ''),
 			words: choices[name] ?? field.schema.enum,
 		});
 	});
@@ -149,7 +149,7 @@ export function fieldInputs(
 }
 
 function fieldInput(
-	{name, label, kind, isNullable, default: placeholder = 'none'}: Field,
+	{name, label, kind, isList, isNullable, default: placeholder = 'none'}: Field,
 	value: string,
 	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
 ): Html {
@@ -164,23 +164,30 @@ function fieldInput(
 	const parts = {name, label, value, ...(hint && {hint})};
 	return kind === 'long text'
 		? textarea(parts, 2)
-		: input({...parts, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
+		: input({
+				...parts,
+				required: !isNullable && !isList && placeholder === 'none',
+				...(placeholder !== 'none' && {placeholder}),
+			});
 }
 
 /**
- * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
- * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws
- * `Refused` if a text is not valid.
+ * Reads the fields that a form sent, without space around them. An empty text clears a list and a field that may be
+ * `null`, and leaves the default of any other. Of the fields that were not sent, a flag is `false`, a required text is
+ * empty, and any other stays as it is. Throws `Refused` if a text is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
 	const entries = fields.flatMap(field => {
-		const {name, label, kind, isRequired, isNullable} = field;
+		const {name, label, kind, isList, isRequired, isNullable} = field;
 		if (kind !== 'flag' && !isRequired && !form.has(name)) {
 			return [];
 		}
 		const text = form.get(name)?.trim() ?? '';
-		if (text === '' && isNullable) {
-			return [[name, null] as const];
+		if (text === '' && (isNullable || isList)) {
+			return [[name, isList ? [] : null] as const];
+		}
+		if (text === '' && field.default !== undefined) {
+			return [];
 		}
 		const parsed = parseField(field, text);
 		return [[name, parsed.ok ? parsed.value : wrong(`The ${lowerFirst(label)} ${parsed.problem}.`)] as const];

@@ -10,11 +10,13 @@ type Annotation = {
 	readonly label?: string;
 	/** The help text, in whole sentences. It becomes the description of the schema, so that the API has it too. */
 	readonly description?: string;
+	/** The help text for people, where the description is about JSON. */
+	readonly help?: string;
 	/** The option of the command line, if it does not follow from the name of the property: `pool <name>`. */
 	readonly option?: string;
 	/** The unit of an integer that people write with a suffix, such as `36h` or `10MiB`. */
 	readonly unit?: 'seconds' | 'octets';
-	/** What applies while the field is `null`. With it, the word `default` clears the field on the command line. */
+	/** What applies while the field is `null` or absent. The word `default` clears one that may be `null`. */
 	readonly default?: string;
 	/** Returns the form in which a valid text is stored. */
 	readonly normalize?: (text: string) => string | null;
@@ -50,6 +52,8 @@ type Keywords = {
 	readonly minimum?: number;
 	readonly maximum?: number;
 	readonly maxLength?: number;
+	readonly maxItems?: number;
+	readonly items?: Keywords;
 	readonly anyOf?: readonly Keywords[];
 	readonly description?: string;
 	readonly properties?: Readonly<Record<string, Keywords>>;
@@ -57,19 +61,21 @@ type Keywords = {
 };
 
 /** A field as the faces read it. */
-export type Field = Omit<Annotation, 'label' | 'description'> & {
+export type Field = Omit<Annotation, 'label' | 'description' | 'help'> & {
 	/** The path of the property: `branding.accent`. */
 	readonly name: string;
 	readonly label: string;
 	readonly description: string;
 	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size';
+	/** Whether it has several values, each of this kind. */
+	readonly isList: boolean;
 	readonly isRequired: boolean;
 	readonly isNullable: boolean;
 	/** The schema of a value that is not `null`. */
 	readonly schema: Keywords;
 };
 
-/** Returns the fields of an input, with those of nested objects, in the order of the schema. It has no lists yet. */
+/** Returns the fields of an input, with those of nested objects, in the order of the schema. */
 export function listFields(input: TSchema, path = ''): Field[] {
 	const {properties = {}, required = []} = input as Partial<TObject>;
 	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, whole]) => {
@@ -77,14 +83,15 @@ export function listFields(input: TSchema, path = ''): Field[] {
 		if (whole.properties) {
 			return listFields(whole as TSchema, `${name}.`);
 		}
-		const {label = toLabel(property), ...annotation} = whole[annotated] ?? {};
+		const {label = toLabel(property), help = whole.description ?? '', ...annotation} = whole[annotated] ?? {};
 		const schema = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
 		return {
 			...annotation,
 			name,
 			label,
-			description: whole.description ?? '',
-			kind: toKind(schema, annotation),
+			description: help,
+			kind: toKind(schema.items ?? schema, annotation),
+			isList: schema.items !== undefined,
 			isRequired: (required as readonly string[]).includes(property),
 			isNullable: whole.anyOf !== undefined,
 			schema,
@@ -119,8 +126,27 @@ type Parsed = {readonly ok: true; readonly value: unknown} | {readonly ok: false
 
 const parseSize = sizeParser();
 
-/** Reads a field from a text, as an option or a form has it. */
-export function parseField({kind, schema, normalize}: Field, text: string): Parsed {
+/** Reads a field from a text, as an option or a form has it. The values of a list are separated by commas or spaces. */
+export function parseField({isList, ...field}: Field, text: string): Parsed {
+	if (!isList) {
+		return parseValue(field, text);
+	}
+	const {items = {}, maxItems = Number.MAX_SAFE_INTEGER} = field.schema;
+	const values = text
+		.trim()
+		.split(/[\s,]+/)
+		.map(one => parseValue({...field, schema: items}, one));
+	const invalid = values.find(one => !one.ok);
+	return (
+		invalid ??
+		accept(
+			values.map(one => one.ok && one.value),
+			values.length > maxItems ? `must have at most ${maxItems} values` : null,
+		)
+	);
+}
+
+function parseValue({kind, schema, normalize}: Pick<Field, 'kind' | 'schema' | 'normalize'>, text: string): Parsed {
 	const {enum: words = [], format, minimum = 0, maximum = Number.MAX_SAFE_INTEGER, maxLength} = schema;
 	const isInRange = (number: number) => number >= minimum && number <= maximum;
 	switch (kind) {
@@ -163,6 +189,9 @@ const accept = (value: unknown, problem: string | null): Parsed =>
 export function fieldText({kind}: Pick<Field, 'kind'>, value: unknown): string {
 	if (value === null || value === undefined) {
 		return '';
+	}
+	if (Array.isArray(value)) {
+		return value.map(one => fieldText({kind}, one)).join(', ');
 	}
 	switch (kind) {
 		case 'duration':

@@ -65,11 +65,14 @@ type Head<Input extends TSchema> = {
 	readonly audit: string;
 };
 
+/** What the audit trail records in addition to the actor, time and workspace. The action is by default `audit`. */
+type Entry = Omit<Act, 'action' | 'workspaceId' | 'at'> & Partial<Pick<Act, 'action'>>;
+
 /** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
-	/** Returns what the audit trail records in addition to the actor, time and workspace. */
-	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
+	/** Returns one entry, or one for each thing that was changed. Without any, nothing was changed. */
+	readonly entry: (result: Result, input: Input) => Entry | readonly Entry[];
 	/** `false` if no process caches what it changes. By default all processes refresh their caches. */
 	readonly refreshes?: false;
 };
@@ -128,8 +131,11 @@ export async function performIn<Input extends TSchema, Result, Workspace extends
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = context;
 	const result = await run(context, input);
-	await recordAct(trx, tools, {action: audit, workspaceId, ...entry(result, input)});
-	if (refreshes !== false) {
+	const entries = [entry(result, input)].flat();
+	for (const act of entries) {
+		await recordAct(trx, tools, {action: audit, workspaceId, ...act});
+	}
+	if (refreshes !== false && entries.length > 0) {
 		await bumpGeneration(trx);
 	}
 	return result;

@@ -77,6 +77,36 @@ test('a form shows what is set, or what was typed, and reads it back', t => {
 	t.throws(() => read({}), {instanceOf: Refused});
 });
 
+test('a list is one text with commas, and a help text takes the place of the description for people', t => {
+	const names = field(Type.Optional(Type.Array(Type.String({format: 'variable-name'}), {maxItems: 2})), {
+		option: 'names <names>',
+		description: 'An array: `["a", "b"]`.',
+		help: 'Names of `it`.',
+	});
+	const id = field(Type.Optional(Type.String({format: 'template-id'})), {default: 'generated'});
+	const listed = listFields(Type.Object({names, id}));
+	t.regex(JSON.stringify(names), /An array/);
+	const command = () => addFieldOptions(new CliCommand('update').exitOverride(), listed);
+	t.deepEqual(
+		command().options.map(({flags, description}) => `${flags}: ${description}`),
+		['--names <names>: names of it', '--id <id>: ; default: generated'],
+	);
+	const read = (text: string) => readFieldOptions(listed, command().parse(['--names', text], {from: 'user'}).opts());
+	t.deepEqual(read('a,b'), {names: ['a', 'b']});
+	t.deepEqual(read('none'), {names: []});
+	t.throws(() => read(''), {message: /--names "" is not allowed, use the name of a variable/});
+	t.throws(() => read('a,'), {message: /--names "a," is not allowed/});
+	t.throws(() => read('a,b,c'), {message: /at most 2 values/});
+
+	const {markup} = fieldInputs(listed, {values: {names: ['a', 'b']}});
+	t.regex(markup, /value="a, b"[\s\S]*Names of it\./);
+	t.notRegex(markup, / required/);
+	const sent = (form: Readonly<Record<string, string>>) => readFields(listed, new URLSearchParams(form));
+	t.deepEqual(sent({names: ' a, b ', id: ''}), {names: ['a', 'b']});
+	t.deepEqual(sent({names: ''}), {names: []});
+	t.deepEqual(sent({}), {});
+});
+
 test('every setting of a workspace reads the text that it writes', t => {
 	for (const each of listFields(workspaceInput).filter(({kind}) => ['count', 'duration', 'size'].includes(kind))) {
 		const {minimum = 0, maximum = 0} = each.schema;

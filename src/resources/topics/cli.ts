@@ -35,34 +35,31 @@ export function topicCommands(topic: CliCommand): void {
 			session.list(counted, await countedTopics(reader, workspaceId, maxTopics));
 		});
 
-	topic
-		.verb('remove <id|code>', 'Remove a topic; its opt-outs apply again if the code is reused')
-		.sample('mailctl topic remove news --yes')
-		.yesOption()
-		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+	operationVerb(topic, removeTopic, {
+		by: 'id|code',
+		async find(session, text) {
 			const id = await session.idOf('usg', text);
-			await session.workspace();
-			const question = `Remove the topic ${text}? Unsubscribe links in its messages will then stop all messages.`;
-			await session.confirm(question, yes);
-			const removed = await session.perform(removeTopic, id === undefined ? {code: text} : {id});
+			return id === undefined ? {code: text} : {id};
+		},
+		sample: 'mailctl topic remove news --yes',
+		question: (_session, text) =>
+			`Remove the topic ${text}? Unsubscribe links in its messages will then stop all messages.`,
+		shows: (session, removed) =>
 			session.show({...topicView(removed, storedTime), removed: true}, () => [
 				`removed ${removed.code}; its opt-outs are retained`,
-			]);
-		});
-
-	topic
-		.verb('purge <code>', 'Delete all opt-outs of a topic code')
-		.sample('mailctl topic purge news --yes')
-		.yesOption()
-		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
-			const known = await readOptOuts(await session.reader(), (await session.workspace()).id, code);
-			await session.confirm(
-				`Delete ${grouped(known)} opt-outs of ${code}? These people will receive its messages again.`,
-				yes,
-			);
-			const forgotten = await session.perform(purgeTopic, {code});
-			session.show({code, forgotten}, () => [`deleted ${grouped(forgotten)} opt-outs of ${code}`]);
-		});
+			]),
+	});
+	operationVerb(topic, purgeTopic, {
+		by: 'code',
+		sample: 'mailctl topic purge news --yes',
+		async question(session, code) {
+			const {reader, workspaceId} = await session.inWorkspace();
+			const known = grouped(await readOptOuts(reader, workspaceId, code));
+			return `Delete ${known} opt-outs of ${code}? These people will receive its messages again.`;
+		},
+		shows: (session, forgotten, code) =>
+			session.show({code, forgotten}, () => [`deleted ${grouped(forgotten)} opt-outs of ${code}`]),
+	});
 }
 
 const noTopics = 'no topics; create one with mailctl topic create';

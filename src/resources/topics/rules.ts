@@ -122,6 +122,7 @@ export function toValues({code, name, description, priority, public_at, required
 export const removeTopic = operation({
 	...manages,
 	name: 'topic remove',
+	summary: 'Remove a topic; its opt-outs apply again if the code is reused',
 	input: Type.Union([Type.Object({id: Type.String()}), Type.Object({code: Type.String()})]),
 	run: async ({trx, workspaceId}, by): Promise<Topic> =>
 		(await deleteTopic(trx, workspaceId, by)) ?? notFound('topic', 'id' in by ? by.id : by.code),
@@ -136,6 +137,7 @@ export const purgeTopic = longOperation({
 	role: 'operator',
 	fresh: true,
 	name: 'topic purge',
+	summary: 'Delete all opt-outs of a topic code',
 	without: {api: 'no program may resume sending to people who opted out', apply: 'a file has no people'},
 	input: Type.Object({code: fields.code}),
 	async work({writer, workspaceId}, {code}, begin): Promise<number> {

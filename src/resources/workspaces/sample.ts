@@ -2,13 +2,16 @@ import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import type {Knex} from 'knex';
 import {packageFile} from '../../kit/program-files.ts';
+import {storeTime} from '../../kit/time.ts';
 import type {ActTools} from '../../mail/operator.ts';
+import {bumpGeneration} from '../../store/changes.ts';
+import {recordAct} from '../audit/store.ts';
 import {removeDomain, sampleDomain} from '../domains/domains.ts';
 import {removeSender} from '../domains/senders.ts';
 import {findDomain} from '../domains/store.ts';
 import type {ReadyTemplate} from '../templates/layouts.ts';
-import {findTemplate} from '../templates/store.ts';
-import {removeTemplate} from '../templates/versions.ts';
+import {removeTemplate} from '../templates/rules.ts';
+import {deleteTemplate, findTemplate} from '../templates/store.ts';
 
 /** The sender and template that the first start creates, so that a first message can be sent. */
 export const sampleSender = `hello@${sampleDomain}`;
@@ -42,10 +45,16 @@ export async function removeSample(
 	const sender = await removeSender(trx, tools, workspaceId, {addressKey: sampleSender});
 	const domain = await findDomain(trx, workspaceId, sampleDomain);
 	const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
+	const isUnchanged = template?.latest_version === 1;
+	if (isUnchanged) {
+		await deleteTemplate(trx, workspaceId, template.id, storeTime(tools.clock.now()));
+		await recordAct(trx, tools, {action: removeTemplate.audit, workspaceId, target: template.id});
+		await bumpGeneration(trx);
+	}
 	return {
 		sender,
 		// `removeDomain` returns the senders that still use the domain, or `undefined` once it is removed.
 		domain: domain !== undefined && (await removeDomain(trx, tools, domain)) === undefined,
-		template: template?.latest_version === 1 && (await removeTemplate(trx, tools, workspaceId, template.id)),
+		template: isUnchanged,
 	};
 }
