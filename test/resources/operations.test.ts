@@ -57,6 +57,7 @@ test('lists faces, scope, role, audit and refresh of every operation', async t =
 		'alert verify | cli | – | admin of all workspaces | alert.verified | not cached',
 		'certificate renew | cli | – | admin of all workspaces | certificate.renewal_requested | caches read again',
 		'contact preferences-link | api cli dashboard | contacts:manage | operator | contact.linked | not cached',
+		'contact update | api cli dashboard | contacts:manage | operator | contact.updated | not cached',
 		'inbound add | api cli dashboard | received:manage | admin | inbound.added | caches read again',
 		'inbound remove | api cli dashboard | received:manage | admin | inbound.removed | caches read again',
 		'key change | apply | – | admin, fresh log-in | key.updated | caches read again',
