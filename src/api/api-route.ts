@@ -17,8 +17,8 @@ import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage
 
 declare module 'fastify' {
 	interface FastifyContextConfig {
-		/** The operation that the route performs. */
-		operation?: OperationHead;
+		/** The operations that the route performs. */
+		operations?: readonly OperationHead[];
 	}
 }
 
@@ -55,8 +55,8 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly isBodyOptional?: true;
 	/** Responses may be large, so a workspace may have only a few in progress (large-answers.ts). */
 	readonly isLarge?: true;
-	/** The operation that it performs. */
-	readonly operation?: OperationHead;
+	/** The operations that it performs. */
+	readonly operations?: readonly OperationHead[];
 	/** Returns the response body, or `undefined` for a response without one. */
 	readonly handle: (call: Call<Body, Query>, parts: ApiParts) => Promise<unknown>;
 };
@@ -72,7 +72,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	body,
 	isBodyOptional,
 	isLarge,
-	operation,
+	operations,
 	handle,
 	...description
 }: RouteOptions<Body, Query>): Route {
@@ -90,7 +90,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 			...(body && {body}),
 		},
 		...(isBodyOptional && {validatorCompiler: optionalBody}),
-		config: {...(isLarge && {isLarge}), ...(operation && {operation})},
+		config: {...(isLarge && {isLarge}), ...(operations && {operations})},
 	};
 	return parts => api => {
 		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({
@@ -124,7 +124,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 
 type FaceOptions<Input, Result, Extra> = Omit<
 	RouteOptions<TSchema, TObject>,
-	'scope' | 'query' | 'body' | 'operation' | 'handle'
+	'scope' | 'query' | 'body' | 'operations' | 'handle'
 > & {
 	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
@@ -136,7 +136,7 @@ type FaceOptions<Input, Result, Extra> = Omit<
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** Declares the route of an operation. Its input is the body, plus any id from the path as `id`. */
+/** Declares the route of an operation. Its input is the body, plus what the path has: `id`, or its `params`. */
 export function operationRoute<Input extends TSchema, Result, Extra>(
 	operation: Operation<Input, Result, string, Extra>,
 	{view, isOther, check, prepare, ...options}: FaceOptions<InputOf<Input>, Result, Extra>,
@@ -148,10 +148,11 @@ export function operationRoute<Input extends TSchema, Result, Extra>(
 	return apiRoute({
 		...options,
 		scope,
-		operation,
+		operations: [operation],
 		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
 		async handle(call, parts) {
-			const args = {...(call.body as object), ...(options.id && {id: call.id})} as InputOf<Input>;
+			const inPath = options.params ? (call.request.params as object) : options.id && {id: call.id};
+			const args = {...(call.body as object), ...inPath} as InputOf<Input>;
 			check?.(args, parts, call.caller);
 			const extra = await prepare?.(args, parts, call.caller.workspaceId);
 			const complete = {...args, ...extra} as InputOf<Input> & Extra;

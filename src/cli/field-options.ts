@@ -53,11 +53,11 @@ function toFlags({name, kind, option}: Field): string {
 }
 
 /** The description as a clause, with the choices and the default. The word `none` stands for `null` here. */
-function toHelp({description, kind, isList, schema, default: initial}: Field): string {
+function toHelp({description, isList, schema, default: initial}: Field): string {
 	const clause = lowerFirst(description.replaceAll('`null`', none).replaceAll('`', '').replace(/\.$/, ''));
 	return [
 		schema.enum ? `${clause} (${schema.enum.join(', ')})` : clause,
-		...(isList ? [kind === 'choice' ? 'repeatable, or separated by commas' : 'repeatable'] : []),
+		...(isList ? ['repeatable, or separated by commas'] : []),
 		...(initial === undefined ? [] : [`default: ${initial}`]),
 	].join('; ');
 }
@@ -75,12 +75,18 @@ function toParser(field: Field): (text: string) => unknown {
 	return Object.assign(parse, {choices: field.schema.enum});
 }
 
-/** A list is written with several options. One of choices may also be written with commas, which no choice has. */
+/** The values of a list are separated by commas, or have an option each. `none` clears a list that may be empty. */
 function toListParser(field: Field): (text: string, previous: unknown) => unknown {
 	const parse = toParser(field);
-	const parseAll = (text: string, previous: unknown) => {
-		const texts = field.kind === 'choice' ? text.split(',') : [text];
-		return [...new Set([...((previous ?? []) as readonly unknown[]), ...texts.map(parse)])];
+	const parseAll = (text: string, previous: unknown = []) => {
+		if (text === none && field.minItems === 0) {
+			return [];
+		}
+		const texts = text.trim().split(/[\s,]+/);
+		const values = new Set([...(previous as readonly unknown[]), ...texts.map(parse)]);
+		return values.size > field.maxItems
+			? refuse(`--${toOption(field).name()}`, text, `use at most ${field.maxItems} values`)
+			: [...values];
 	};
 	return Object.assign(parseAll, {choices: field.schema.enum});
 }
@@ -96,6 +102,10 @@ type Verb<Input, Result> = {
 	readonly by?: string;
 	/** The kind of the id that the argument may be, whole or as a unique prefix. */
 	readonly kind?: Parameters<Session['idOf']>[0];
+	/** Returns the id that the argument stands for, where it is no field. Throws `Refused` or `CliError`. */
+	readonly find?: (session: Session, argument: string) => Promise<object>;
+	/** The names of the fields that are options, if not all of them are. */
+	readonly only?: readonly string[];
 	readonly parsers?: Parsers;
 	/** Asks for confirmation before the argument's object is destroyed. The verb has `--yes` then. */
 	readonly question?: (session: Session, argument: string) => string | Promise<string>;
@@ -111,22 +121,21 @@ type Verb<Input, Result> = {
 export function operationVerb<Input extends TSchema, Result>(
 	noun: CliCommand,
 	operation: Operation<Input, Result>,
-	{sample, by, kind, parsers, question, complete, shows}: Verb<InputOf<Input>, Result>,
+	{sample, by, kind, find, only, parsers, question, complete, shows}: Verb<InputOf<Input>, Result>,
 ): void {
 	const {name, summary = '', input: schema} = operation;
 	const [, verb = ''] = name.split(' ');
-	const names = by?.split('|') ?? [];
-	const fields = listFields(schema).filter(field => !names.includes(field.name));
+	const names = find ? ['id'] : (by?.split('|') ?? []);
+	const isOption = (field: string) => only?.includes(field) ?? !names.includes(field);
+	const fields = listFields(schema).filter(field => isOption(field.name));
 	const command = noun.verb(by === undefined ? verb : `${verb} <${by}>`, summary).sample(sample);
 	if (question) {
 		command.yesOption();
 	}
 	addFieldOptions(command, fields, parsers).does<{yes?: boolean}, [string]>(async (session, options, argument) => {
 		const values = readFieldOptions(fields, options);
-		const entered = {
-			...(verb === 'update' ? changesIn(values) : values),
-			...(by !== undefined && (await readArgument(session, names, kind, argument))),
-		} as InputOf<Input>;
+		const found = find ? await find(session, argument) : await readArgument(session, names, kind, argument);
+		const entered = {...(verb === 'update' ? changesIn(values) : values), ...found} as InputOf<Input>;
 		if (question) {
 			await session.workspace();
 			await session.confirm(await question(session, argument), options.yes);
@@ -142,8 +151,11 @@ async function readArgument(
 	session: Session,
 	names: readonly string[],
 	kind: Parameters<Session['idOf']>[0] | undefined,
-	argument: string,
+	argument: string | undefined,
 ): Promise<object> {
+	if (argument === undefined) {
+		return {};
+	}
 	const id = kind && (await session.idOf(kind, argument));
 	return id === undefined ? {[names.at(-1) as string]: argument} : {id};
 }
@@ -152,9 +164,8 @@ async function readArgument(
 export function fieldRows(fields: readonly Field[], values: object): Array<readonly [string, string | undefined]> {
 	return fields.map(field => {
 		const value = valueAt(values, field.name);
-		const isSet = value !== null && value !== undefined && value !== false;
-		const text = field.kind === 'flag' ? 'yes' : fieldText(field, value);
-		return [lowerFirst(field.label), isSet ? text : undefined] as const;
+		const text = field.kind === 'flag' ? value && 'yes' : fieldText(field, value);
+		return [lowerFirst(field.label), text ? String(text) : undefined] as const;
 	});
 }
 

@@ -4,8 +4,6 @@ import {defined} from '../kit/collections.ts';
 import {labelProblem} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
-import {isTemplateId, templateIdForm} from '../mail/ids.ts';
-import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
 import {CliError} from './fault.ts';
@@ -48,10 +46,6 @@ export function changesIn<Values extends object>(values: Values) {
 		throw new CliError('usage', 'nothing to change', 'use at least one option of --help');
 	}
 	return changes;
-}
-
-export function templateId(text: string): string {
-	return isTemplateId(text) ? text : refuse('--id', text, `use ${templateIdForm}`);
 }
 
 /** A BCP 47 tag in its canonical form. */
@@ -153,10 +147,6 @@ export function selector(text: string): string {
 }
 
 export const reason = oneOf('--reason', suppressionReasons);
-
-export function topicCode(text: string): string {
-	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
-}
 
 /** Collects the values of a repeatable option. */
 export function collect(text: string, previous: readonly string[] = []): string[] {

@@ -152,7 +152,7 @@ export function fieldInputs(
 		const {name, description} = field;
 		const shown = {
 			hint: isCompact || description === '' ? undefined : toHint(description),
-			required: isCreation ? field.isRequired : !field.isNullable,
+			required: isCreation ? field.isRequired : !field.isNullable && field.default === undefined,
 			words: choices[name] ?? field.schema.enum,
 		};
 		if (field.isList) {
@@ -193,11 +193,11 @@ function fieldInput(field: Field, value: string, {hint, required, words}: Shown)
 		: input({...parts, type, required, ...(placeholder !== 'none' && {placeholder})});
 }
 
-/** Draws a box for each choice of a list. Other texts are written one a line. */
+/** Draws a box for each choice of a list. Other values are separated by commas. */
 function listInput(field: Field, chosen: readonly string[], {hint, words}: Shown): Html {
-	const {name, label} = field;
+	const {name, label, minItems} = field;
 	if (!words) {
-		return textarea({name, label, value: chosen.join('\n'), ...(hint && {hint})}, 3);
+		return input({name, label, value: chosen.join(', '), required: minItems > 0, ...(hint && {hint})});
 	}
 	const boxes = words.map(word => checkbox(name, word, choiceLabel(field, word), chosen.includes(word)));
 	return html`<fieldset><legend>${label}</legend>${boxes}</fieldset>`;
@@ -208,9 +208,9 @@ function choiceLabel({meanings = {}}: Field, word: string): string {
 }
 
 /**
- * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
- * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. A list
- * without values was not sent. In a form with required fields, which creates an object, a field that is optional may be
+ * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`, and
+ * leaves the default of any other. Of the fields that were not sent, a flag is `false`, a required text is empty, and
+ * any other stays as it is. In a form with required fields, which creates an object, a field that is optional may be
  * left empty. Throws `Refused` if a text is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
@@ -219,7 +219,7 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 		const {name, kind, isList, isRequired, isNullable} = field;
 		if (isList) {
 			const values = readList(field, form.getAll(name));
-			return values.length === 0 ? [] : [[name, values] as const];
+			return form.has(name) ? [[name, values] as const] : [];
 		}
 		if (kind !== 'flag' && !isRequired && !form.has(name)) {
 			return [];
@@ -228,7 +228,8 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 		if (text === '' && isNullable) {
 			return [[name, null] as const];
 		}
-		const isOmitted = text === '' && isCreation && !isRequired && kind !== 'flag';
+		const mayOmit = isCreation ? !isRequired : field.default !== undefined;
+		const isOmitted = text === '' && mayOmit && kind !== 'flag';
 		return isOmitted ? [] : [[name, readValue(field, text)] as const];
 	});
 	return toInput<Input>(entries);
@@ -239,12 +240,15 @@ function readValue(field: Field, text: string): unknown {
 	return parsed.ok ? parsed.value : wrong(`The ${lowerFirst(field.label)} ${parsed.problem}.`);
 }
 
-/** Reads the boxes that were checked, or the lines of a text. */
+/** Reads the boxes that were checked, or the values of a text. */
 function readList(field: Field, sent: readonly string[]): readonly unknown[] {
-	const lines = sent.flatMap(text => text.split('\n')).map(line => line.trim());
-	const texts = new Set(lines.filter(line => line !== ''));
-	if (texts.size === 0 && field.isRequired) {
-		wrong(`Choose at least one of the ${lowerFirst(field.label)}.`);
+	const {label, minItems, maxItems} = field;
+	const texts = new Set(sent.flatMap(text => text.split(/[\s,]+/)).filter(text => text !== ''));
+	if (texts.size < minItems && (field.isRequired || sent.length > 0)) {
+		wrong(`Choose at least one of the ${lowerFirst(label)}.`);
+	}
+	if (texts.size > maxItems) {
+		wrong(`The ${lowerFirst(label)} must have at most ${maxItems} values.`);
 	}
 	return [...texts].map(text => readValue(field, text));
 }

@@ -10,6 +10,8 @@ type Annotation = {
 	readonly label?: string;
 	/** The help text, in whole sentences. It becomes the description of the schema, so that the API has it too. */
 	readonly description?: string;
+	/** The help text for people, where the description is about JSON. */
+	readonly help?: string;
 	/** The option of the command line, if it does not follow from the name of the property: `pool <name>`. */
 	readonly option?: string;
 	/** The unit of an integer that people write with a suffix, such as `36h` or `10MiB`. */
@@ -52,15 +54,17 @@ type Keywords = {
 	readonly minimum?: number;
 	readonly maximum?: number;
 	readonly maxLength?: number;
-	readonly anyOf?: readonly Keywords[];
 	readonly items?: Keywords;
+	readonly minItems?: number;
+	readonly maxItems?: number;
+	readonly anyOf?: readonly Keywords[];
 	readonly description?: string;
 	readonly properties?: Readonly<Record<string, Keywords>>;
 	readonly [annotated]?: Omit<Annotation, 'description'>;
 };
 
 /** A field as the faces read it. */
-export type Field = Omit<Annotation, 'label' | 'description'> & {
+export type Field = Omit<Annotation, 'label' | 'description' | 'help'> & {
 	/** The path of the property: `branding.accent`. */
 	readonly name: string;
 	readonly label: string;
@@ -68,6 +72,8 @@ export type Field = Omit<Annotation, 'label' | 'description'> & {
 	readonly kind: 'text' | 'long text' | 'choice' | 'flag' | 'count' | 'duration' | 'size';
 	/** Whether it has several values, each of this kind and schema. */
 	readonly isList: boolean;
+	readonly minItems: number;
+	readonly maxItems: number;
 	readonly isRequired: boolean;
 	readonly isNullable: boolean;
 	/** The schema of a value that is not `null`. */
@@ -82,17 +88,18 @@ export function listFields(input: TSchema, path = ''): Field[] {
 		if (whole.properties) {
 			return listFields(whole as TSchema, `${name}.`);
 		}
-		const {label = toLabel(property), ...annotation} = whole[annotated] ?? {};
+		const {label = toLabel(property), help = whole.description ?? '', ...annotation} = whole[annotated] ?? {};
 		const present = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
 		const schema = present.items ?? present;
 		return {
 			...annotation,
 			name,
 			label,
-			// The API has Markdown, people have plain text.
-			description: whole.description?.replaceAll('`', '') ?? '',
+			description: help,
 			kind: toKind(schema, annotation),
 			isList: present.items !== undefined,
+			minItems: present.minItems ?? 0,
+			maxItems: present.maxItems ?? Number.MAX_SAFE_INTEGER,
 			isRequired: (required as readonly string[]).includes(property),
 			isNullable: whole.anyOf !== undefined,
 			schema,

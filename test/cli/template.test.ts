@@ -87,7 +87,7 @@ test('push and pull keep the id in template.json, even in another workspace', as
 	const acme = ['--workspace', 'acme'];
 	t.like(await cli.json('template', 'create', '--name', 'bill', '--id', 'tpl_bill', ...acme), {id: 'tpl_bill'});
 	const taken = await cli.run('template', 'create', '--name', 'note', '--id', 'tpl_bill', ...acme);
-	refused(t, taken, 65, /a template tpl_bill already exists, choose another id/);
+	refused(t, taken, 65, /the template tpl_bill already exists, see mailctl template list/);
 	const other = await cli.run('template', 'create', '--name', 'note', '--id', 'bill', ...acme);
 	refused(t, other, 64, /--id "bill" is not allowed, use tpl_ and 1 to 64 letters/);
 	t.like(await cli.json('template', 'show', 'tpl_bill', ...acme), {name: 'bill'});
@@ -111,7 +111,7 @@ test('template create, show, preview, list, delete', async t => {
 	const cli = await prepare(t);
 	const made = await cli.json<Saved>('template', 'create', '--name', 'receipt');
 	t.like(made, {name: 'receipt', version: null});
-	refused(t, await cli.run('template', 'create', '--name', 'receipt'), 65, /a template receipt already exists/);
+	refused(t, await cli.run('template', 'create', '--name', 'receipt'), 65, /the template receipt already exists/);
 	refused(t, await cli.run('template', 'preview', 'receipt'), 65, /the template receipt has no version, save one/);
 	const saved = await cli.json<Saved[]>('template', 'push', 'templates');
 	t.like(saved[0], {id: made.id, version: 1});

@@ -72,7 +72,7 @@ test.serial('creates a template, and deletes it after its name is typed', async 
 	};
 	await refused({name: ' ', id: 'tpl_welcome'}, /value="tpl_welcome"/);
 	await refused({name: 'welcome', id: 'welcome'}, /The id must be tpl_/);
-	await refused({name: 'receipt'}, /template with this name already/);
+	await refused({name: 'receipt'}, /The template receipt already exists/);
 	const made = await operator.submit('/templates', {name: 'wel<i>come', id: 'tpl_welcome'});
 	t.is(made.location, '/templates/tpl_welcome/edit');
 	t.regex((await operator.get('/templates/tpl_welcome')).text, /Nothing was saved yet/);

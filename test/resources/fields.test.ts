@@ -32,8 +32,6 @@ test('lists the fields of nested objects too, and shows nothing of their annotat
 	);
 	t.deepEqual(input.required, ['name', 'look']);
 	t.is(listFields(Type.Object({open: Type.Optional(input.properties.open)}))[0]?.label, 'Open to all');
-	const [all] = listFields(Type.Object({all: Type.String({description: '`*@` for all.'})}));
-	t.is(all?.description, '*@ for all.', 'the API has Markdown, people have plain text');
 });
 
 test('a command reads the options that follow from the fields', t => {
@@ -82,36 +80,49 @@ test('a form shows what is set, or what was typed, and reads it back', t => {
 
 const lists = listFields(
 	Type.Object({
-		sizes: field(Type.Array(Type.Enum(['s', 'm', 'l'])), {
+		sizes: field(Type.Array(Type.Enum(['s', 'm', 'l']), {minItems: 1}), {
 			option: 'size <size>',
 			description: 'The `sizes`.',
 			meanings: {s: 'small'},
 		}),
-		words: field(Type.Optional(Type.Array(Type.String({format: 'label'}))), {option: 'word <word>'}),
+		words: field(Type.Optional(Type.Array(Type.String({format: 'topic-code'}), {maxItems: 3})), {
+			option: 'word <word>',
+			description: 'An array: `["a", "b"]`.',
+			help: 'Words of `it`.',
+		}),
 	}),
 );
 
-test('a command reads a list from repeated options, and choices also from one with commas', t => {
+test('a command reads a list from repeated options, or from one with commas', t => {
 	const command = () => addFieldOptions(new CliCommand('sort').exitOverride(), lists);
 	t.deepEqual(
 		command().options.map(({flags, description}) => `${flags}: ${description}`),
-		['--size <size>: the sizes (s, m, l); repeatable, or separated by commas', '--word <word>: ; repeatable'],
+		[
+			'--size <size>: the sizes (s, m, l); repeatable, or separated by commas',
+			'--word <word>: words of it; repeatable, or separated by commas',
+		],
 	);
 	const read = (...args: readonly string[]) => readFieldOptions(lists, command().parse(args, {from: 'user'}).opts());
 	t.deepEqual(read('--size', 's,l', '--size', 'l'), {sizes: ['s', 'l']});
-	t.deepEqual(read('--size', 's', '--word', 'a,b', '--word', 'c'), {sizes: ['s'], words: ['a,b', 'c']});
+	t.deepEqual(read('--size', 's', '--word', 'a, b', '--word', 'c'), {sizes: ['s'], words: ['a', 'b', 'c']});
+	t.deepEqual(read('--size', 's', '--word', 'none'), {sizes: ['s'], words: []});
+	t.throws(() => read('--size', 'none'), {message: '--size "none" is not allowed, use s, m, l'});
 	t.throws(() => read('--size', 's,x'), {message: '--size "x" is not allowed, use s, m, l'});
+	t.throws(() => read('--size', 's', '--word', ''), {message: /--word "" is not allowed/});
+	t.throws(() => read('--size', 's', '--word', 'a,'), {message: /--word "" is not allowed/});
+	t.throws(() => read('--size', 's', '--word', 'a,b,c,d'), {message: /use at most 3 values/});
 	t.is(fieldText({kind: 'choice'}, ['s', 'l']), 's, l');
 });
 
-test('a form has a box for each choice of a list, and lines for other lists', t => {
+test('a form has a box for each choice of a list, and one text for other lists', t => {
 	const {markup} = fieldInputs(lists, {values: {sizes: ['m'], words: ['a', 'b']}});
 	t.regex(markup, /<legend>Sizes<\/legend>.*value="s"><span>s: small<.*value="m" checked><span>m</s);
-	t.regex(markup, /<textarea name="words"[^>]*>\na\nb</);
+	t.regex(markup, /name="words"[^>]*value="a, b"/);
+	t.regex(markup, /Words of <code>it<\/code>\./);
 	const typed = new URLSearchParams([
 		['sizes', 's'],
 		['sizes', 'l'],
-		['words', ' a \r\n\nb'],
+		['words', ' a ,b'],
 	]);
 	t.regex(
 		fieldInputs(lists, {values: {sizes: ['m']}, typed}).markup,
@@ -119,8 +130,17 @@ test('a form has a box for each choice of a list, and lines for other lists', t 
 	);
 	t.deepEqual(readFields(lists, typed), {sizes: ['s', 'l'], words: ['a', 'b']});
 	t.deepEqual(readFields(lists, new URLSearchParams({sizes: 's'})), {sizes: ['s']});
+	t.deepEqual(readFields(lists, new URLSearchParams({sizes: 's', words: ''})), {sizes: ['s'], words: []});
 	t.throws(() => readFields(lists, new URLSearchParams()), {instanceOf: Refused});
 	t.throws(() => readFields(lists, new URLSearchParams({sizes: 'x'})), {instanceOf: Refused});
+	t.throws(() => readFields(lists, new URLSearchParams({sizes: 's', words: 'a b c d'})), {instanceOf: Refused});
+});
+
+test('a field with a default may be left empty in a form', t => {
+	const id = field(Type.Optional(Type.String({format: 'template-id'})), {default: 'generated'});
+	const listed = listFields(Type.Object({id}));
+	t.notRegex(fieldInputs(listed, {}).markup, / required/);
+	t.deepEqual(readFields(listed, new URLSearchParams({id: ''})), {});
 });
 
 test('every setting of a workspace reads the text that it writes', t => {

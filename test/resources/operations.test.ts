@@ -29,13 +29,13 @@ async function allOperations(): Promise<Definition[]> {
 	return [...operations].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The operations of the API: each route carries its own. */
+/** The operations of the API: each route carries its own ones. */
 async function apiOperations(): Promise<Set<OperationHead>> {
 	const api = Fastify();
 	const operations = new Set<OperationHead>();
 	api.addHook('onRoute', ({config}) => {
-		if (config?.operation) {
-			operations.add(config.operation);
+		for (const operation of config?.operations ?? []) {
+			operations.add(operation);
 		}
 	});
 	for (const addRoutes of apiRoutes(noParts as unknown as ApiParts)) {
@@ -98,6 +98,7 @@ test('lists faces, scope, role, audit and refresh of every operation', async t =
 		'alert verify | cli | – | admin of all workspaces | alert.verified | not cached',
 		'certificate renew | cli | – | admin of all workspaces | certificate.renewal_requested | caches read again',
 		'contact preferences-link | api cli dashboard | contacts:manage | operator | contact.linked | not cached',
+		'contact update | api cli dashboard | contacts:manage | operator | contact.updated | not cached',
 		'domain add | api cli dashboard apply | domains:manage | admin | domain.added | caches read again',
 		'domain remove | api cli dashboard apply | domains:manage | admin, fresh log-in | domain.removed | caches read again',
 		'domain rotate-key | api cli dashboard | domains:manage | admin, fresh log-in | domain.key_rotated | caches read again',
@@ -109,23 +110,34 @@ test('lists faces, scope, role, audit and refresh of every operation', async t =
 		'key create | cli dashboard apply | – | admin, fresh log-in | key.created | caches read again',
 		'key revoke | cli dashboard apply | – | admin, fresh log-in | key.revoked | caches read again',
 		'key rotate | cli dashboard | – | admin, fresh log-in | key.rotated | caches read again',
+		'layout remove | api dashboard | templates:manage | operator | layout.removed | caches read again',
 		'message cancel | api cli dashboard | messages:send | operator | message.cancelled | not cached',
 		'message reschedule | api cli dashboard | messages:send | operator | message.rescheduled | not cached',
+		'queue resume | cli dashboard | – | operator of all workspaces | queue.resumed | caches read again',
+		'queue suspend | cli dashboard | – | operator of all workspaces | queue.suspended | caches read again',
 		'received delete | api dashboard | received:manage | operator | received.deleted | not cached',
+		'sample remove | cli | – | admin | domain.removed | caches read again',
 		'sender add | api cli dashboard apply | senders:manage | admin | sender.added | caches read again',
 		'sender remove | api cli dashboard apply | senders:manage | admin, fresh log-in | sender.removed | caches read again',
-		'sender update | api cli dashboard apply | senders:manage | admin | sender.renamed | caches read again',
+		'sender update | api dashboard apply | senders:manage | admin | sender.renamed | caches read again',
 		'sender verify | cli dashboard apply | – | admin of all workspaces | sender.verified | caches read again',
 		'smarthost add | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.added | caches read again',
 		'smarthost remove | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.removed | caches read again',
 		'smarthost rotate | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.rotated | caches read again',
 		'suppression add | api cli dashboard | suppressions:manage | operator | suppression.added | not cached',
 		'suppression remove | api cli dashboard | suppressions:manage | operator | suppression.removed | not cached',
+		'template create | api cli dashboard | templates:manage | operator | template.created | caches read again',
+		'template delete | api cli dashboard | templates:manage | operator, fresh log-in | template.deleted | caches read again',
+		'template rollback | cli dashboard | – | operator | template.rolled_back | caches read again',
 		'template update | api cli dashboard | templates:manage | operator | template.updated | caches read again',
 		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
 		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
 		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',
 		'topic update | cli dashboard apply | – | operator | topic.updated | caches read again',
+		'user add | cli dashboard | – | admin, fresh log-in | user.added | not cached',
+		'user link | cli dashboard | – | admin, fresh log-in | user.linked | not cached',
+		'user remove | cli dashboard | – | admin, fresh log-in | user.removed | not cached',
+		'user update | dashboard | – | admin, fresh log-in | user.updated | not cached',
 		'webhook add | api cli dashboard apply | webhooks:manage | admin, fresh log-in | webhook.created | not cached',
 		'webhook change | api dashboard apply | webhooks:manage | admin | webhook.updated | caches read again',
 		'webhook disable | api cli dashboard apply | webhooks:manage | admin | webhook.disabled | caches read again',

@@ -1,19 +1,15 @@
-import type {Static} from 'typebox';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import type {Caller} from '../../api/caller.ts';
 import {type Part, pageQuery} from '../../api/paging.ts';
 import {apiTime, storeTime} from '../../kit/time.ts';
 import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
-import {canonicalLocale, queryAddressKey} from '../formats.ts';
+import {queryAddressKey} from '../formats.ts';
 import {time} from '../page-schema.ts';
-import {type Contact, findContact, listContacts, type Preferences} from '../topics/store.ts';
+import {findContact, listContacts} from '../topics/store.ts';
 import {contactView} from '../views.ts';
-import {changeContact} from './find-contact.ts';
-import {linkPreferences} from './rules.ts';
+import {changeContact, findOwnContact, linkPreferences} from './rules.ts';
 
-const strict = {additionalProperties: false} as const;
 const contactExample = {
 	id: 'con_01kaxq7w0c8m2v5t9d3f6h1j4n',
 	email: 'user@example.org',
@@ -48,25 +44,6 @@ const linkSchema = Type.Object(
 	{
 		examples: [{url: 'https://mail.shop.example/preferences?token=AQE…', expires_at: '2027-07-14T10:15:30+00:00'}],
 	},
-);
-
-const clearingNote = '`null` or an empty text removes it. Unchanged if omitted.';
-
-/** The body of a change. */
-const contactChanges = Type.Object(
-	{
-		locale: Type.Optional(
-			Type.Union([Type.String({format: 'locale'}), Type.Literal(''), Type.Null()], {
-				description: `BCP-47 tag, such as \`de-AT\`. ${clearingNote}`,
-			}),
-		),
-		timezone: Type.Optional(
-			Type.Union([Type.String({format: 'timezone'}), Type.Literal(''), Type.Null()], {
-				description: `IANA time zone, such as \`Europe/Vienna\`. ${clearingNote}`,
-			}),
-		),
-	},
-	{...strict, examples: [{locale: 'de-AT', timezone: null}]},
 );
 
 const contactQuery = Type.Object(
@@ -108,23 +85,23 @@ const getContactRoute = apiRoute({
 	tag: 'Contacts',
 	summary: 'Get a contact',
 	answer: [200, 'The contact.', contactSchema],
-	handle: async ({workspaceId, id}, parts) => contactView(await requireContact(parts, workspaceId, id)),
+	async handle({workspaceId, id}, {reader, tools}) {
+		const contact = await findContact(reader, workspaceId, id, nowOf(tools));
+		if (!contact) {
+			throw apiError('not_found');
+		}
+		return contactView(contact);
+	},
 });
 
-const updateContactRoute = apiRoute({
+const updateContactRoute = operationRoute(changeContact, {
 	endpoint: 'PATCH /v1/contacts/:id',
-	scope: 'contacts:manage',
 	id: 'con',
 	tag: 'Contacts',
 	summary: 'Update a contact',
 	description: 'A later send that sets a locale or a time zone changes it again.',
 	answer: [200, 'The contact as it is now.', contactSchema],
-	body: contactChanges,
-	async handle({caller, workspaceId, id, body, tools}, parts) {
-		await refuseTestKey(parts, caller, id);
-		const changed = await parts.change(trx => changeContact(trx, tools, {workspaceId, id}, toChanges(body)));
-		return contactView(changed ?? missing());
-	},
+	view: contact => contactView(contact),
 });
 
 const createPreferencesLinkRoute = operationRoute(linkPreferences, {
@@ -156,10 +133,9 @@ const eraseContactRoute = apiRoute({
 		'Responses no longer contain data of the person. If there are many messages, removing all of it takes minutes.',
 		null,
 	],
-	async handle({caller, workspaceId, id, tools}, parts) {
-		await refuseTestKey(parts, caller, id);
-		const contact = await requireContact(parts, workspaceId, id);
-		await parts.erase({workspaceId, addressKey: contact.addressKey}, tools.operator);
+	async handle({caller: {workspaceId, mode}, id, tools}, {reader, erase}) {
+		const {addressKey} = await findOwnContact(reader, {workspaceId, mode, now: nowOf(tools)}, id);
+		await erase({workspaceId, addressKey}, tools.operator);
 	},
 });
 
@@ -174,30 +150,4 @@ export const contactRoutes: readonly Route[] = [
 
 function nowOf({clock}: ApiParts['tools']): string {
 	return storeTime(clock.now());
-}
-
-async function requireContact({reader, tools}: ApiParts, workspaceId: string, id: string): Promise<Contact> {
-	return (await findContact(reader, workspaceId, id, nowOf(tools))) ?? missing();
-}
-
-/**
- * Refuses test keys: only live messages create contacts, so a test key may not change or erase one. An unknown contact
- * is `not_found` for them, too.
- */
-async function refuseTestKey(parts: ApiParts, {workspaceId, mode}: Caller, id: string): Promise<void> {
-	if (mode === 'test') {
-		await requireContact(parts, workspaceId, id);
-		throw apiError('insufficient_scope', {message: 'A test key cannot change contacts.'});
-	}
-}
-
-function missing(): never {
-	throw apiError('not_found');
-}
-
-function toChanges({locale, timezone}: Static<typeof contactChanges>): Partial<Preferences> {
-	return {
-		...(locale !== undefined && {locale: canonicalLocale(locale ?? '')}),
-		...(timezone !== undefined && {timezone: timezone || null}),
-	};
 }

@@ -1,14 +1,6 @@
 import {randomBytes} from 'node:crypto';
-import {
-	changesIn,
-	count,
-	locale,
-	type none,
-	orNull,
-	address as parseAddress,
-	timezone,
-	unless,
-} from '../../cli/options.ts';
+import {operationVerb} from '../../cli/field-options.ts';
+import {count, address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {readDaemons, type Session} from '../../cli/session.ts';
 import {fields, type Noun, shortTime} from '../../cli/terminal-text.ts';
@@ -22,10 +14,7 @@ import {findLinkHost} from '../domains/store.ts';
 import {notFound} from '../operation.ts';
 import {type Contact, findContact, listContacts} from '../topics/store.ts';
 import {contactView} from '../views.ts';
-import {changeContact} from './find-contact.ts';
-import {linkPreferences} from './rules.ts';
-
-type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
+import {changeContact, linkPreferences, type Person} from './rules.ts';
 
 export function contactCommands(contact: CliCommand): void {
 	contact
@@ -42,41 +31,38 @@ export function contactCommands(contact: CliCommand): void {
 		.sample('mailctl contact show user@example.org')
 		.does<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text)));
 
-	contact
-		.verb('update <contact>', 'Change the defaults of a contact; the value none clears one')
-		.sample('mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna')
-		.option('--locale <tag>', 'language tag, or none', unless(locale))
-		.option('--timezone <zone>', 'IANA time zone, or none', unless(timezone))
-		.does<UpdateOptions, [string]>(async (session, options, text) => {
-			const changes = changesIn({locale: orNull(options.locale), timezone: orNull(options.timezone)});
-			const {id} = await chosen(session, text);
-			const {id: workspaceId} = await session.workspace();
-			const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
-			session.one(contacts, changed ?? notFound('contact', text));
-		});
+	const named = {
+		by: 'contact',
+		find: async (session: Session, text: string) => ({id: (await chosen(session, text)).id}),
+	};
 
-	contact
-		.verb('preferences-link <contact>', 'Create a link to a person’s preference page, by id or address')
-		.sample('mailctl contact preferences-link user@example.org')
-		.does<object, [string]>(async (session, _options, text) => {
-			const {workspaceId, address} = await session.perform(linkPreferences, {
-				id: (await chosen(session, text)).id,
-			});
-			const settings = session.settings();
-			const now = session.tools.clock.now();
-			const host = await findLinkHost(await session.reader(), workspaceId, storeTime(now), servesHttps(settings));
-			const publicUrl = linkBase(settings, liveDaemon(settings.dataDir)?.http);
-			const links = createLinks({keys: await session.secrets(), publicUrl, random: randomBytes});
-			const expiresAt = now + settings.tokenLifetime;
-			const url = links.under(host).personUrl({workspaceId, address, expiresAt});
-			session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
-		});
+	operationVerb(contact, changeContact, {
+		...named,
+		sample: 'mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna',
+		shows: contacts,
+	});
+	operationVerb(contact, linkPreferences, {
+		...named,
+		sample: 'mailctl contact preferences-link user@example.org',
+		shows: showLink,
+	});
 
 	contact
 		.verb('erase <contact>', 'Erase a person from contacts and messages, by id or address')
 		.sample('mailctl contact erase user@example.org --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(erase);
+}
+
+async function showLink(session: Session, {workspaceId, address}: Person): Promise<void> {
+	const settings = session.settings();
+	const now = session.tools.clock.now();
+	const host = await findLinkHost(await session.reader(), workspaceId, storeTime(now), servesHttps(settings));
+	const publicUrl = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+	const links = createLinks({keys: await session.secrets(), publicUrl, random: randomBytes});
+	const expiresAt = now + settings.tokenLifetime;
+	const url = links.under(host).personUrl({workspaceId, address, expiresAt});
+	session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
 }
 
 /** Erases a person, by address also one without a contact, who was only in the `cc` of messages. */

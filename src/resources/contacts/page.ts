@@ -1,19 +1,19 @@
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
-import {act, badge, copyable, facts, input, name, section, table, time, toHref} from '../../dashboard/markup.ts';
-import {checkTyped, operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, badge, copyable, facts, name, section, table, time, toHref} from '../../dashboard/markup.ts';
+import {checkTyped, fieldInputs, operationForms, pageForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
 import {readLines, scanMessages} from '../../store/message-scan.ts';
-import {canonicalLocale, formats, readAddress} from '../formats.ts';
+import {listFields} from '../fields.ts';
+import {readAddress} from '../formats.ts';
 import {messageTable} from '../messages/page.ts';
 import {notFound} from '../operation.ts';
 import {findSuppression} from '../suppressions/store.ts';
 import {type Contact, findContact, listContacts} from '../topics/store.ts';
-import {changeContact} from './find-contact.ts';
-import {linkPreferences} from './rules.ts';
+import {changeContact, linkPreferences} from './rules.ts';
 
 const path = '/contacts';
 const perPage = 50;
@@ -21,7 +21,7 @@ const maxMessages = 10;
 
 /** The people that a workspace has mailed. */
 export function contactPages(parts: DashboardParts): readonly Route[] {
-	const {reader, change, erase, preferencesLink} = parts;
+	const {reader, erase, preferencesLink} = parts;
 
 	/** The one that a path names. */
 	async function chosen({params: {id = ''}, workspace, now}: Visit): Promise<Contact> {
@@ -96,26 +96,6 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	async function update(visit: Visit): Promise<Answer> {
-		const contact = await chosen(visit);
-		const [locale = '', timezone = ''] = ['locale', 'timezone'].map(field => visit.form.get(field)?.trim() ?? '');
-		for (const [label, fault] of [
-			['language', formats['locale-or-empty'](locale)],
-			['time zone', formats['timezone-or-empty'](timezone)],
-		]) {
-			if (fault !== null) {
-				wrong(`The ${label} ${fault}.`);
-			}
-		}
-		const of = {workspaceId: visit.workspace.id, id: contact.id};
-		const changes = {
-			locale: locale === '' ? null : canonicalLocale(locale),
-			timezone: timezone === '' ? null : timezone,
-		};
-		await change(trx => changeContact(trx, visit.tools, of, changes));
-		return go(`${path}/${contact.id}`, 'Later mail follows this, unless a send says otherwise.');
-	}
-
 	async function eraseContact(visit: Visit): Promise<Answer> {
 		const contact = await chosen(visit);
 		checkTyped(visit, contact.address, `Nothing was erased: type ${contact.address} to erase it.`);
@@ -127,18 +107,19 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		);
 	}
 
-	const form = pageForms(show);
 	const operation = operationForms(parts, {path, show});
 	return [
 		page(path, list),
 		page(`${path}/:id`, show),
-		form(`${path}/:id`, 'operator', update),
+		operation(changeContact, `${path}/:id`, ({id}) =>
+			go(`${path}/${id}`, 'Later mail follows this, unless a send says otherwise.'),
+		),
 		operation(linkPreferences, `${path}/:id/link`, async person => {
 			const {url} = await preferencesLink(person);
 			const content = html`<div class="card"><p>Give it to this person only: who has it chooses for them.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
 			return {kind: 'page', place: 'contacts', title: 'Link to the preference page', content};
 		}),
-		form(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
+		pageForms(show)(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
 	];
 }
 
@@ -153,16 +134,11 @@ function status(contact: Contact): Html {
 			: badge('subscribed', 'good');
 }
 
-function preferences({id, locale, timezone}: Contact, form: URLSearchParams): Html {
-	const fields = html`${input({name: 'locale', label: 'Language', value: form.get('locale') ?? locale ?? '', placeholder: 'de-AT'})}${input(
-		{
-			name: 'timezone',
-			label: 'Time zone',
-			value: form.get('timezone') ?? timezone ?? '',
-			placeholder: 'Europe/Vienna',
-		},
-	)}`;
-	return html`<div class="card">${act({to: `${path}/${id}`, label: 'Save', fields})}</div>`;
+const preferenceFields = listFields(changeContact.input).filter(({name}) => name !== 'id');
+
+function preferences(contact: Contact, typed: URLSearchParams): Html {
+	const fields = fieldInputs(preferenceFields, {values: contact, typed});
+	return html`<div class="card">${act({to: `${path}/${contact.id}`, label: 'Save', fields})}</div>`;
 }
 
 function erasing({id, address}: Contact): Html {

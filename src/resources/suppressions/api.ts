@@ -44,13 +44,18 @@ const suppressionSchema = Type.Object(
 	{examples: [example]},
 );
 
+const exportQuery = Type.Object(
+	{reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries with this reason.'}))},
+	{additionalProperties: false},
+);
+
 const listQuery = Type.Object(
 	{
 		...pageQuery.properties,
 		recipient: Type.Optional(
 			Type.String({format: 'query-recipient-email', description: 'Only the entry of this address.'}),
 		),
-		reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries with this reason.'})),
+		...exportQuery.properties,
 	},
 	{additionalProperties: false},
 );
@@ -114,11 +119,6 @@ const importQuery = Type.Object(
 			Type.Enum([...suppressionReasons], {description: 'The reason for all lines, overriding the file.'}),
 		),
 	},
-	{additionalProperties: false},
-);
-
-const exportQuery = Type.Object(
-	{reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries with this reason.'}))},
 	{additionalProperties: false},
 );
 

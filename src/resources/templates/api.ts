@@ -15,12 +15,11 @@ import {maxViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 import {findWorkspace} from '../workspaces/store.ts';
 import {compileWith, readKnown} from './layouts.ts';
-import {updateTemplate} from './rules.ts';
+import {createTemplate, removeTemplate, updateTemplate} from './rules.ts';
 import {
 	listedVersionSchema,
 	previewBody,
 	previewedSchema,
-	templateBody,
 	templateSchema,
 	type VersionBody,
 	versionBody,
@@ -36,27 +35,16 @@ import {
 	type Template,
 	type TemplateVariant,
 } from './store.ts';
-import {addVersion, createTemplate, previewTemplate, removeTemplate, saveSettings, storedVariant} from './versions.ts';
+import {addVersion, previewTemplate, saveSettings, storedVariant} from './versions.ts';
 
-const createTemplateRoute = apiRoute({
+const createTemplateRoute = operationRoute(createTemplate, {
 	endpoint: 'POST /v1/templates',
-	scope: 'templates:manage',
 	tag: 'Templates',
 	summary: 'Create a template',
 	description: 'The template can be used in sends once it has a version.',
 	answer: [201, 'The template, without a version.', templateSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	body: templateBody,
-	handle: ({workspaceId, body: {id = null, name, ...given}, tools}, {change}) =>
-		change(async trx => {
-			const created = await createTemplate(trx, tools, workspaceId, {id, name});
-			if (typeof created === 'string') {
-				throw apiError('conflict', {message: `A template with this ${created} already exists.`});
-			}
-			return templateView(
-				(await saveSettings(trx, tools, {workspaceId, id: created.id, settings: given})).template,
-			);
-		}),
+	view: ({template}) => templateView(template),
 });
 
 const updateTemplateRoute = operationRoute(updateTemplate, {
@@ -105,19 +93,13 @@ const getTemplateRoute = apiRoute({
 	},
 });
 
-const deleteTemplateRoute = apiRoute({
+const deleteTemplateRoute = operationRoute(removeTemplate, {
 	endpoint: 'DELETE /v1/templates/:id',
-	scope: 'templates:manage',
 	id: 'tpl',
 	tag: 'Templates',
 	summary: 'Delete a template',
 	description: 'Messages already accepted are still sent. The name can be used again.',
 	answer: [204, 'The template was deleted.', null],
-	async handle({workspaceId, id, tools}, {change}) {
-		if (!(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
-			throw apiError('not_found');
-		}
-	},
 });
 
 export const templateRoutes: readonly Route[] = [

@@ -3,32 +3,20 @@ import {writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import type {Knex} from 'knex';
 import {CliError} from '../../cli/fault.ts';
+import {fieldColumns, operationVerb} from '../../cli/field-options.ts';
 import {readVariables} from '../../cli/files.ts';
-import {
-	changesIn,
-	collect,
-	count,
-	label,
-	locale,
-	type none,
-	oneOf,
-	orNull,
-	templateId,
-	timezone,
-	topicCode,
-	unless,
-} from '../../cli/options.ts';
+import {collect, count, locale, timezone} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, printable, shortTime, table} from '../../cli/terminal-text.ts';
 import {folderFiles} from '../../compose/render/folder.ts';
 import {parseExact, writeExact} from '../../kit/exact-json.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
-import {isVariableName, type Priority, priorities} from '../../mail/message.ts';
+import {Type} from '../../mail/type.ts';
 import {settingsView} from '../views.ts';
 import {listLayouts, readLayouts} from './layouts-store.ts';
 import {push} from './push-cli.ts';
-import {updateTemplate} from './rules.ts';
+import {createTemplate, removeTemplate, rollBackTemplate, templateSettings, updateTemplate} from './rules.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -41,64 +29,26 @@ import {
 	type TemplateVersion,
 } from './store.ts';
 import {carryOut, type FileChange, folderNameProblem, type Plan, planLayouts, planPull} from './template-folder.ts';
-import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from './versions.ts';
-
-type SettingOptions = {
-	readonly topic?: string | typeof none;
-	readonly priority?: Priority | typeof none;
-	readonly sensitive?: readonly string[] | typeof none;
-};
-
-/** Throws a usage error (64). */
-function variableNames(text: string): readonly string[] {
-	const names = text.split(',');
-	const bad = names.find(name => !isVariableName(name));
-	if (bad !== undefined) {
-		throw new CliError(
-			'usage',
-			`--sensitive "${bad}" is not allowed`,
-			'use names of variables, such as code or order.code',
-		);
-	}
-	return names;
-}
+import {isBuiltIn, variantSource} from './versions.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string; contentId?: string[]};
 
 export function templateCommands(template: CliCommand): void {
-	template
-		.verb('create', 'Create a template without a version')
-		.sample('mailctl template create --name receipt --id tpl_receipt')
-		.requiredOption('--name <name>', 'name, unique in the workspace', label('--name'))
-		.option('--id <id>', 'its id, unique in the workspace; use the same in staging and production', templateId)
-		.does<{name: string; id?: string}>(async (session, {name, id = null}) => {
-			const {id: workspaceId} = await session.workspace();
-			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
-			if (typeof created === 'string') {
-				const existing = created === 'id' ? id : name;
-				throw new CliError('data', `a template ${existing} already exists`, `choose another ${created}`);
-			}
-			session.show(templateNoun.json(created), () => [
-				`created ${created.id} (${name}); add a version with mailctl template push`,
-			]);
-		});
+	const named = {
+		by: 'template',
+		find: async (session: Session, key: string) => ({id: (await chosenTemplate(session, key)).id}),
+	};
 
-	template
-		.verb('update <template>', 'Change the settings of a template; the value none clears a setting')
-		.sample('mailctl template update login-code --priority high --sensitive code')
-		.option('--topic <code>', 'default topic of its messages', unless(topicCode))
-		.option(
-			'--priority <priority>',
-			'priority of its messages if neither the send nor the topic sets one',
-			unless(oneOf('--priority', priorities)),
-		)
-		.option('--sensitive <names>', 'variables that are not stored, separated by commas', unless(variableNames))
-		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
-			const names = sensitive && (orNull(sensitive) ?? []);
-			const changes = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
-			const {id} = await chosenTemplate(session, key);
-			session.one(templateNoun, await session.perform(updateTemplate, {...changes, id}));
-		});
+	operationVerb(template, createTemplate, {
+		sample: 'mailctl template create --name receipt --id tpl_receipt',
+		only: ['name', 'id'],
+		shows: (session, {template: row}) => session.one(templateNoun, row),
+	});
+	operationVerb(template, updateTemplate, {
+		...named,
+		sample: 'mailctl template update login-code --priority high --sensitive code',
+		shows: templateNoun,
+	});
 
 	template
 		.verb('list', 'List templates, newest first')
@@ -149,16 +99,13 @@ export function templateCommands(template: CliCommand): void {
 		.option('--content-id <id>', 'content id of an attachment of the send; repeatable', collect)
 		.does<PreviewOptions, [string]>(preview);
 
-	template
-		.verb('delete <template>', 'Delete a template; messages accepted with it are still sent')
-		.sample('mailctl template delete receipt --yes')
-		.yesOption()
-		.does<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
-			const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
-			await session.confirm(`Delete the template ${name}?`, yes);
-			await session.write(trx => removeTemplate(trx, session.tools, workspaceId, id));
-			session.show({id, name, deleted: true}, () => [`deleted ${id} (${name})`]);
-		});
+	operationVerb(template, removeTemplate, {
+		...named,
+		sample: 'mailctl template delete receipt --yes',
+		question: (_session, key) => `Delete the template ${key}?`,
+		shows: (session, {id, name}) =>
+			session.show({id, name, deleted: true}, () => [`deleted ${id} (${printable(name)})`]),
+	});
 }
 
 /** Finds a template by id or name. Throws bad data (65). */
@@ -174,16 +121,10 @@ export async function chosenTemplate(session: Session, key: string): Promise<Tem
 
 async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
 	const version = count('VERSION', 1, 2 ** 31 - 1)(text);
-	const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
-	const saved = await session.write(trx => rollBack(trx, session.tools, {workspaceId, id, version}));
-	if (saved === undefined) {
-		throw new CliError('data', `${name} has no version ${version}`, `see mailctl template show ${id}`);
-	}
-	if (saved === 'newest') {
-		throw new CliError('data', `version ${version} of ${name} is already the newest`, 'choose an older one');
-	}
-	session.show({id, name, version: saved.version, restored: version}, () => [
-		`saved version ${saved.version} of ${id} (${printable(name)}), equal to version ${version}`,
+	const {id} = await chosenTemplate(session, key);
+	const saved = await session.perform(rollBackTemplate, {id, version});
+	session.show(saved, () => [
+		`saved version ${saved.version} of ${id} (${printable(saved.name)}), equal to version ${version}`,
 	]);
 }
 
@@ -237,11 +178,10 @@ export const templateNoun: Noun<Template> = {
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},
 		{title: 'NAME', name: 'name', cell: row => (isBuiltIn(row) ? `${row.name} (built in)` : row.name), cut: true},
-		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
+		{title: 'VERSION', cell: row => row.latest_version, right: true},
+		{name: 'version', cell: row => row.latest_version ?? 'none; add one with mailctl template push'},
 		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
-		{name: 'topic', cell: row => row.topic ?? undefined},
-		{name: 'priority', cell: row => row.priority ?? undefined},
-		{name: 'sensitive', cell: row => (row.sensitive.length === 0 ? undefined : row.sensitive.join(', '))},
+		...fieldColumns<Template>(Type.Object(templateSettings), row => row),
 		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},
 	],
 };

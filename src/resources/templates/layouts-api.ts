@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Route} from '../../api/api-parts.ts';
-import {apiRoute, listRoute} from '../../api/api-route.ts';
+import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import type {Layout} from '../../compose/render/layouts.ts';
 import {apiTime} from '../../kit/time.ts';
 import {inSlice} from '../../kit/turns.ts';
@@ -9,19 +9,11 @@ import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
 import {maxViolations} from '../validate.ts';
 import {Diffs, foresee} from './layout-changes.ts';
-import {
-	type Change,
-	checkLayoutRoom,
-	describeUsers,
-	planChange,
-	readKnown,
-	removeLayout,
-	saveChange,
-} from './layouts.ts';
-import {findLayout, type ListedLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
+import {type Change, checkLayoutRoom, describeUsers, planChange, readKnown, saveChange} from './layouts.ts';
+import {findLayout, type ListedLayout, layoutKinds, listLayouts, listLayoutUsers} from './layouts-store.ts';
+import {removeLayout} from './rules.ts';
 
-const kinds = ['layout', 'partial'] as const;
-const named = {kind: Type.Enum([...kinds]), name: Type.String(), updated_at: time};
+const named = {kind: Type.Enum([...layoutKinds]), name: Type.String(), updated_at: time};
 const files = Type.Record(Type.String(), Type.String({format: 'text'}));
 const example = {kind: 'partial', name: 'footer', updated_at: '2026-06-09T10:15:30+00:00'};
 const sources = {'footer.liquid': '<mj-text>{{ workspace.name }}</mj-text>'};
@@ -101,7 +93,7 @@ const getLayoutRoute = apiRoute({
 	errors: ['not_found'],
 	async handle({workspaceId, request}, {reader}) {
 		const {kind, name} = request.params as Params;
-		const layout = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
+		const layout = layoutKinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
 		if (!layout) {
 			throw apiError('not_found');
 		}
@@ -131,7 +123,7 @@ const saveLayoutRoute = apiRoute({
 	),
 	async handle({workspaceId, request, body, query, tools}, {reader, change, work}) {
 		const {kind, name} = request.params as Params;
-		if (!kinds.includes(kind)) {
+		if (!layoutKinds.includes(kind)) {
 			throw apiError('not_found');
 		}
 		const layout = {kind, name, files: body.files};
@@ -154,17 +146,14 @@ const saveLayoutRoute = apiRoute({
 	},
 });
 
-const deleteLayoutRoute = apiRoute({
+const deleteLayoutRoute = operationRoute(removeLayout, {
 	endpoint: 'DELETE /v1/layouts/:kind/:name',
 	params,
-	scope: 'templates:manage',
 	tag: 'Templates',
 	summary: 'Remove a layout or a partial',
 	description: 'Fails with `conflict` while a template, layout or partial uses it.',
 	answer: [204, 'The layout or partial was removed.', null],
 	errors: ['not_found', 'conflict'],
-	handle: ({workspaceId, request, tools}, {change}) =>
-		change(trx => removeLayout(trx, tools, workspaceId, request.params as Params)),
 });
 
 /** The routes of /v1/layouts: the sources that templates of a workspace share. */

@@ -14,7 +14,7 @@ import {
 	textarea,
 	time,
 } from '../../dashboard/markup.ts';
-import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -22,8 +22,9 @@ import {createTurns} from '../../kit/turns.ts';
 import {notFound} from '../operation.ts';
 import {changesBetween} from './compare-page.ts';
 import {foresee} from './layout-changes.ts';
-import {type Change, describeUsers, planChange, readKnown, removeLayout, saveChange} from './layouts.ts';
+import {type Change, describeUsers, planChange, readKnown, saveChange} from './layouts.ts';
 import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
+import {removeLayout} from './rules.ts';
 
 const path = '/layouts';
 /** Templates with changes on the page before a layout is saved; of the others it has the names. */
@@ -49,7 +50,8 @@ const first = {
 } as const;
 
 /** What templates share: layouts and partials, with what a change of one does to the templates that use it. */
-export function layoutPages({reader, change}: DashboardParts): readonly Route[] {
+export function layoutPages(parts: DashboardParts): readonly Route[] {
+	const {reader, change} = parts;
 	const turns = createTurns();
 
 	async function list({workspace, form, now, may}: Visit, problem: string | null = null): Promise<Answer> {
@@ -172,12 +174,6 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		return go(path, [`Saved ${visit.params.name}`, ...versions].join('; '));
 	}
 
-	async function remove(visit: Visit): Promise<Answer> {
-		const {kind, name = ''} = visit.params;
-		await change(trx => removeLayout(trx, visit.tools, visit.workspace.id, {kind: kind as Layout['kind'], name}));
-		return go(path, `Removed ${name}.`);
-	}
-
 	const one = `${path}/:kind/:name`;
 	const form = pageForms(show);
 	return [
@@ -186,7 +182,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		page(one, show),
 		form(`${one}/review`, 'operator', review),
 		form(one, 'operator', save),
-		form(`${one}/delete`, 'operator', remove),
+		operationForms(parts, {path, show})(removeLayout, `${one}/delete`, ({name}) => `Removed ${name}.`),
 	];
 }
 

@@ -2,9 +2,11 @@ import type {Knex} from 'knex';
 import {partialsIn} from '../../mail/layout-uses.ts';
 import {findVersion, listVariants, type Template, usesOfVersion} from './store.ts';
 
+export const layoutKinds = ['layout', 'partial'] as const;
+
 /** Identifies a layout or a partial within its workspace. */
-type LayoutKey = {
-	readonly kind: 'layout' | 'partial';
+export type LayoutKey = {
+	readonly kind: (typeof layoutKinds)[number];
 	/** Unique among the layouts, or partials, of the workspace. */
 	readonly name: string;
 };
@@ -64,7 +66,7 @@ export async function readLayouts(
 	keys: readonly LayoutKey[],
 ): Promise<StoredLayout[]> {
 	const layouts: StoredLayout[] = [];
-	for (const kind of ['layout', 'partial'] as const) {
+	for (const kind of layoutKinds) {
 		const names = keys.filter(key => key.kind === kind).map(({name}) => name);
 		const rows: Array<Omit<StoredLayout, 'files'> & {files: string}> =
 			names.length === 0

@@ -8,12 +8,10 @@ import type {Violation} from '../../compose/render/liquid-source.ts';
 import {storeTime} from '../../kit/time.ts';
 import {layoutUses, partialsIn} from '../../mail/layout-uses.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import {bumpGeneration} from '../../store/changes.ts';
 import {recordAct} from '../audit/store.ts';
-import {notFound, Refused} from '../operation.ts';
+import {Refused} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {
-	deleteLayout,
 	type LayoutUser,
 	type ListedLayout,
 	listLayouts,
@@ -292,8 +290,8 @@ export async function saveChange(
 	const saved: Saved[] = [];
 	for (const {settings, ...template} of templates) {
 		const one = await saveTemplate(trx, tools, {workspaceId, ...template});
-		const set = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, settings: settings}));
-		saved.push({...one, changed: one.changed || set?.isChanged === true});
+		const isSet = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, settings}));
+		saved.push({...one, changed: one.changed || isSet === true});
 	}
 	for (const {name, after, ...user} of users) {
 		const version = await addVersion(trx, tools, {workspaceId, after, ...user});
@@ -308,30 +306,6 @@ export async function saveChange(
 		saved.push({id: user.id, name, version: version.version, changed: true});
 	}
 	return saved;
-}
-
-/** Removes a layout or partial. Throws `Refused` if it is in use or does not exist. */
-export async function removeLayout(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	layout: Pick<Layout, 'kind' | 'name'>,
-): Promise<void> {
-	await listLayouts(trx, workspaceId, {lock: true});
-	const names = describeUsers(await readKnown(trx, workspaceId), layout);
-	if (names.length > 0) {
-		const wrong = `${names.join(', ')} ${names.length === 1 ? 'uses' : 'use'} the ${layout.kind} ${layout.name}`;
-		throw new Refused('conflict', {
-			wrong,
-			next: 'save them without it first',
-			api: `${wrong}. Save them without it first.`,
-		});
-	}
-	if (!(await deleteLayout(trx, workspaceId, layout))) {
-		notFound(layout.kind, layout.name);
-	}
-	await recordAct(trx, tools, {action: 'layout.removed', workspaceId, target: keyOf(layout)});
-	await bumpGeneration(trx);
 }
 
 /** Returns the names of the templates, and the keys of the layouts and partials, whose newest version uses a layout. */

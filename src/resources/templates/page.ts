@@ -1,18 +1,22 @@
 import {pager, toPage} from '../../dashboard/lists.ts';
-import {act, badge, code, input, join, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
-import {pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, badge, code, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {html} from '../../hosted/html.ts';
-import {labelProblem} from '../../kit/text.ts';
-import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
+import {isId} from '../../mail/ids.ts';
+import {listFields} from '../fields.ts';
+import {createTemplate} from './rules.ts';
 import {pageTemplates, type Template} from './store.ts';
-import {createTemplate, isBuiltIn} from './versions.ts';
+import {isBuiltIn} from './versions.ts';
 
+const path = '/templates';
 const perPage = 50;
 
 /** The list of templates, and making one. */
-export function templateListPages({reader, change}: DashboardParts): readonly Route[] {
+export function templateListPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
 	async function list({query, form, workspace, now, may}: Visit, problem: string | null = null): Promise<Answer> {
 		const asked = query.get('after') ?? '';
 		const after = isId('tpl', asked) ? asked : null;
@@ -53,35 +57,13 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 		};
 	}
 
-	async function create({form, workspace, tools}: Visit): Promise<Answer> {
-		const chosen = {name: form.get('name')?.trim() ?? '', id: form.get('id')?.trim() || null};
-		const fault = labelProblem(chosen.name);
-		if (fault !== null) {
-			wrong(`The name ${fault}.`);
-		}
-		if (chosen.id !== null && !isTemplateId(chosen.id)) {
-			wrong(`The id must be ${templateIdForm}.`);
-		}
-		const created = await change(trx => createTemplate(trx, tools, workspace.id, chosen));
-		return typeof created === 'string'
-			? wrong(`There is a template with this ${created} already: choose another ${created}.`)
-			: go(`/templates/${created.id}/edit`);
-	}
-
-	return [page('/templates', list), pageForms(list)('/templates', 'operator', create)];
+	const create = operationForms(parts, {path, show: list});
+	return [page(path, list), create(createTemplate, path, ({template}) => go(`${path}/${template.id}/edit`))];
 }
 
-function newTemplate(form: URLSearchParams) {
-	const value = (key: string) => form.get(key) ?? undefined;
-	const fields = join([
-		input({name: 'name', label: 'Name', value: value('name'), placeholder: 'receipt', required: true}),
-		input({
-			name: 'id',
-			label: 'Id, to send with',
-			value: value('id'),
-			placeholder: 'tpl_receipt',
-			hint: 'The same in staging and production, if you choose it. Empty: a new one.',
-		}),
-	]);
-	return act({to: '/templates', label: 'Make it', fields});
+/** Settings are rarely needed at once: the template's page has them. */
+const createFields = listFields(createTemplate.input).filter(({name}) => name === 'name' || name === 'id');
+
+function newTemplate(typed: URLSearchParams) {
+	return act({to: path, label: 'Make it', fields: fieldInputs(createFields, {typed})});
 }

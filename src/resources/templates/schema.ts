@@ -18,24 +18,6 @@ const variants = [
 ];
 const textOrNull = Type.Union([Type.String(), Type.Null()]);
 
-export const templateBody = Type.Object(
-	{
-		name: Type.String({
-			format: 'label',
-			description: 'A display name, unique in the workspace: 1 to 200 characters on one line.',
-		}),
-		id: Type.Optional(
-			Type.String({
-				format: 'template-id',
-				description:
-					'The id used in sends, unique in the workspace: `tpl_` and 1 to 64 letters, digits, hyphens and underscores. Generated if omitted.',
-			}),
-		),
-		...templateSettings,
-	},
-	{...strict, examples: [{name: 'receipt', id: 'tpl_receipt'}]},
-);
-
 /** The maximum number of languages in a version. */
 export const maxVariants = 50;
 

@@ -23,7 +23,7 @@ import {
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {checkTyped, operationForms, pageForms} from '../../dashboard/operation-form.ts';
+import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -34,8 +34,7 @@ import {isTemplateId} from '../../mail/ids.ts';
 import {listSenders, type Sender} from '../domains/store.ts';
 import {notFound} from '../operation.ts';
 import {listTopics} from '../topics/store.ts';
-import {updateTemplate} from './rules.ts';
-import {settingsForm, settingsIn} from './settings-page.ts';
+import {removeTemplate, rollBackTemplate, settingsFields, updateTemplate} from './rules.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -47,14 +46,14 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from './store.ts';
-import {previewVariant, removeTemplate, rollBack} from './versions.ts';
+import {previewVariant} from './versions.ts';
 
 const versionsPerPage = 20;
 const maxTopics = 1000;
 
 /** One template: how it looks, its versions, and what one may do with it. */
 export function templatePages(parts: DashboardParts): readonly Route[] {
-	const {reader, change} = parts;
+	const {reader} = parts;
 	const turns = createTurns();
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
@@ -76,8 +75,16 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 				['Id', copyable(template.id, 'the id')],
 				['Made', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
-			])}</div>${content}${may('operator') ? html`${settingsForm(template, await listTopics(reader, {workspaceId: visit.workspace.id, after: null, limit: maxTopics}))}${removal(template)}` : nothing}`,
+			])}</div>${content}${may('operator') ? html`${await settings(template)}${removal(template)}` : nothing}`,
 		};
+	}
+
+	async function settings(template: Template): Promise<Html> {
+		const topics = await listTopics(reader, {workspaceId: template.workspace_id, after: null, limit: maxTopics});
+		const choices = {topic: topics.map(({code}) => code)};
+		const fields = html`<div class="grid">${fieldInputs(settingsFields, {values: template, choices})}</div>`;
+		const form = act({to: `/templates/${template.id}/update`, label: 'Save', fields});
+		return section('Settings', html`<div class="card stack">${form}</div>`);
 	}
 
 	async function actions(
@@ -159,37 +166,28 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			: mailContent(rendered.html, query.get('images') === '1');
 	}
 
-	async function rollBackOne({params: {id = ''}, form, workspace, tools}: Visit): Promise<Answer> {
-		const version = versionNumber(form.get('version') ?? '') ?? 0;
-		const saved =
-			(await change(trx => rollBack(trx, tools, {workspaceId: workspace.id, id, version}))) ?? noTemplate();
-		const notice =
-			saved === 'newest'
-				? `Version ${version} is the newest already.`
-				: `Saved version ${saved.version}, equal to version ${version}. New messages use it.`;
-		return go(`/templates/${id}`, notice);
-	}
-
-	async function remove(visit: Visit): Promise<Answer> {
-		const {id, name} = await chosenTemplate(reader, visit);
-		checkTyped(visit, name, `Nothing was deleted: type ${name} to delete it.`);
-		await change(trx => removeTemplate(trx, visit.tools, visit.workspace.id, id));
-		return go('/templates', `${name} is deleted. Mail accepted with it still goes out.`);
-	}
-
 	const path = '/templates/:id';
-	const form = pageForms(show);
+	const form = operationForms(parts, {path, show});
 	return [
 		page(path, show),
 		page(`${path}/frame`, frame),
-		operationForms(parts, {path, show})(
-			updateTemplate,
-			`${path}/update`,
-			({id}) => go(`/templates/${id}`, 'Saved. Mail that is accepted from now on has it.'),
-			{read: settingsIn},
+		form(updateTemplate, `${path}/update`, ({id}) =>
+			go(`/templates/${id}`, 'Saved. Mail that is accepted from now on has it.'),
 		),
-		form(`${path}/rollback`, 'operator', rollBackOne),
-		form(`${path}/delete`, 'operator', remove, {fresh: true}),
+		form(rollBackTemplate, `${path}/rollback`, ({id, version, restored}) =>
+			go(`/templates/${id}`, `Saved version ${version}, equal to version ${restored}. New messages use it.`),
+		),
+		form(
+			removeTemplate,
+			`${path}/delete`,
+			({name}) => go('/templates', `${name} is deleted. Mail accepted with it still goes out.`),
+			{
+				async before(visit) {
+					const {name} = await chosenTemplate(reader, visit);
+					checkTyped(visit, name, `Nothing was deleted: type ${name} to delete it.`);
+				},
+			},
+		),
 		testRoute(parts),
 	];
 }

@@ -9,13 +9,13 @@ import {storeTime} from '../../kit/time.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {recordAct} from '../audit/store.ts';
-import {Refused} from '../operation.ts';
+import {notFound, Refused, unusable} from '../operation.ts';
+import {lookUpTopic} from '../topics/store.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import type {Workspace} from '../workspaces/store.ts';
 import {type ListedLayout, listLayouts} from './layouts-store.ts';
-import {setSettings, updateTemplate} from './rules.ts';
 import {
-	deleteTemplate,
+	changeSettings,
 	findTemplate,
 	findVersion,
 	insertTemplate,
@@ -60,8 +60,11 @@ const noSettings: TemplateSettings = {topic: null, priority: null, sensitive: []
 /** The name and id of a template. If `id` is `null`, one is generated when the template is created. */
 export type Named = {readonly id: string | null; readonly name: string};
 
-/** Creates a template without versions. Returns `id` or `name` if the workspace already has a template with it. */
-export async function createTemplate(
+/**
+ * Creates a template without versions. Returns `id` or `name` if the workspace already has a template with it. The
+ * caller records the act.
+ */
+export async function createTemplateRow(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspaceId: string,
@@ -85,12 +88,10 @@ export async function createTemplate(
 		...noSettings,
 	};
 	const isCreated = await insertTemplate(trx, template);
-	if (!isCreated) {
-		return id !== null && (await findTemplate(trx, workspaceId, {id})) ? 'id' : 'name';
+	if (isCreated) {
+		return template;
 	}
-	await recordAct(trx, tools, {action: 'template.created', workspaceId, target: template.id, detail: {name}});
-	await bumpGeneration(trx);
-	return template;
+	return id !== null && (await findTemplate(trx, workspaceId, {id})) ? 'id' : 'name';
 }
 
 /** The result of saving one template. */
@@ -103,23 +104,51 @@ export type Saved = {
 };
 
 /** Changes the given settings of a template. Throws `Refused` if the topic does not exist. */
-export async function saveSettings(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	{
-		workspaceId,
-		id,
-		settings,
-	}: {readonly workspaceId: string; readonly id: string; readonly settings: Partial<TemplateSettings>},
-): Promise<{readonly template: Template; readonly isChanged: boolean}> {
-	const set = await setSettings(trx, {workspaceId, id, settings, at: storeTime(tools.clock.now())});
-	if (set.isChanged) {
-		const detail = {name: set.template.name, ...settings};
-		await recordAct(trx, tools, {action: updateTemplate.audit, workspaceId, target: id, detail});
+export async function saveSettings(trx: Knex.Transaction, tools: ActTools, input: SettingsInput): Promise<boolean> {
+	const {template, isChanged} = await setSettings(trx, tools, input);
+	if (isChanged) {
+		const {workspaceId, id, settings} = input;
+		const detail = {name: template.name, ...settings};
+		await recordAct(trx, tools, {action: 'template.updated', workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}
-	return set;
+	return isChanged;
 }
+
+type SettingsInput = {
+	readonly workspaceId: string;
+	readonly id: string;
+	readonly settings: Partial<TemplateSettings>;
+};
+export type SettingsChange = {readonly template: Template; readonly isChanged: boolean};
+
+/**
+ * Changes the given settings, and leaves the record of the act to the caller. Throws `Refused` if the template or the
+ * topic does not exist.
+ */
+export async function setSettings(
+	trx: Knex.Transaction,
+	tools: Pick<ActTools, 'clock'>,
+	{workspaceId, id, settings: {topic, priority, sensitive}}: SettingsInput,
+): Promise<SettingsChange> {
+	const template = (await lockTemplate(trx, workspaceId, {id})) ?? notFound('template', id);
+	const changes = Object.fromEntries(
+		Object.entries({topic, priority, sensitive}).filter(
+			([name, value]) => value !== undefined && !isSame(value, template[name as keyof TemplateSettings]),
+		),
+	) as Partial<TemplateSettings>;
+	if (changes.topic && !(await lookUpTopic(trx, workspaceId, changes.topic))) {
+		unusable('topic', 'must be the code of a topic of this workspace');
+	}
+	if (Object.keys(changes).length === 0) {
+		return {template, isChanged: false};
+	}
+	const at = storeTime(tools.clock.now());
+	await changeSettings(trx, template.row_id, changes, at);
+	return {template: {...template, ...changes, updated_at: at}, isChanged: true};
+}
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** The content of a version. */
 export type Content = {
@@ -178,20 +207,38 @@ export async function saveTemplate(
 		...content
 	}: Content & {readonly workspaceId: string; readonly id?: string | null; readonly name: string},
 ): Promise<Saved> {
-	const lock = () => lockTemplate(trx, workspaceId, {name});
-	// If another node is creating the template at the same time, it exists once that node's transaction has ended.
-	const created = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, {id: givenId, name}));
-	const template = typeof created === 'string' ? await lock() : created;
-	if (!template) {
-		throw new Error(`The template ${name} was created and deleted concurrently. Try again.`);
-	}
+	const template = await lockOrCreate(trx, tools, workspaceId, {id: givenId, name});
 	const {id, row_id: rowId, latest_version: latest} = template;
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
 	if (newest && isContent(newest, content)) {
 		return {id, name, version: newest.version, changed: false};
 	}
-	const {version} = await insertNext(trx, tools, template, content);
+	const {version} = await addNext(trx, tools, template, content);
 	return {id, name, version, changed: true};
+}
+
+async function lockOrCreate(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	workspaceId: string,
+	named: Named,
+): Promise<Template> {
+	const {name} = named;
+	const existing = await lockTemplate(trx, workspaceId, {name});
+	if (existing) {
+		return existing;
+	}
+	const created = await createTemplateRow(trx, tools, workspaceId, named);
+	if (typeof created === 'object') {
+		await recordAct(trx, tools, {action: 'template.created', workspaceId, target: created.id, detail: {name}});
+		return created;
+	}
+	// Another node was creating the template at the same time. It exists now that that node's transaction has ended.
+	const template = await lockTemplate(trx, workspaceId, {name});
+	if (!template) {
+		throw new Error(`The template ${name} was created and deleted concurrently. Try again.`);
+	}
+	return template;
 }
 
 /**
@@ -213,7 +260,7 @@ export async function addVersion(
 		return 'newer';
 	}
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
-	return await insertNext(trx, tools, template, {
+	return await addNext(trx, tools, template, {
 		...content,
 		sample: sample === undefined ? (newest?.sample ?? null) : sample,
 	});
@@ -226,34 +273,33 @@ type NextVersion = Omit<Content, 'sample'> & {
 	readonly after?: number | null;
 };
 
-/**
- * Saves the content of an old version as the next one, without compiling it again. Returns `newest` if it already is
- * the newest version, and `undefined` if the template or version does not exist.
- */
-export async function rollBack(
+async function addNext(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{workspaceId, id, version}: {readonly workspaceId: string; readonly id: string; readonly version: number},
-): Promise<TemplateVersion | 'newest' | undefined> {
-	const template = await lockTemplate(trx, workspaceId, {id});
-	const old = template && (await findVersion(trx, template.row_id, version));
-	if (!old) {
-		return undefined;
-	}
-	if (template.latest_version === version) {
-		return 'newest';
-	}
-	const content = {variants: await listVariants(trx, old.id), sample: old.sample, layout: old.layout};
-	return await insertNext(trx, tools, template, content, version);
+	template: Template,
+	content: Content,
+): Promise<TemplateVersion> {
+	const next = await insertNext(trx, tools, template, content);
+	const {workspace_id: workspaceId, id, name} = template;
+	await recordAct(trx, tools, {
+		action: 'template.version_created',
+		workspaceId,
+		target: id,
+		detail: {name, version: next.version},
+	});
+	await bumpGeneration(trx);
+	return next;
 }
 
-/** Inserts the next version. The caller has locked the template, so `latest_version` is current. */
-async function insertNext(
+/**
+ * Inserts the next version, and leaves the record of the act to the caller, who has locked the template, so that
+ * `latest_version` is current.
+ */
+export async function insertNext(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{id, row_id: rowId, workspace_id: workspaceId, name, latest_version: latest}: Template,
+	{id, row_id: rowId, workspace_id: workspaceId, latest_version: latest}: Template,
 	{variants, sample, layout = null, layouts}: Content,
-	restored?: number,
 ): Promise<TemplateVersion> {
 	if (layouts && variants.some(variant => variant.own_source !== null)) {
 		await keepLayouts(trx, workspaceId, layouts);
@@ -270,13 +316,6 @@ async function insertNext(
 	if (!(await insertVersion(trx, version, variants))) {
 		throw new Error(`The template ${id} was changed while it was locked.`);
 	}
-	await recordAct(trx, tools, {
-		action: restored === undefined ? 'template.version_created' : 'template.rolled_back',
-		workspaceId,
-		target: id,
-		detail: {name, version: version.version, restored},
-	});
-	await bumpGeneration(trx);
 	return version;
 }
 
@@ -295,21 +334,6 @@ export async function keepLayouts(
 			api: 'A layout or partial was changed in the meantime. Try again.',
 		});
 	}
-}
-
-/** Removes a template; messages sent with it keep its version. Returns `false` if it does not exist. */
-export async function removeTemplate(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	id: string,
-): Promise<boolean> {
-	const isRemoved = await deleteTemplate(trx, workspaceId, id, storeTime(tools.clock.now()));
-	if (isRemoved) {
-		await recordAct(trx, tools, {action: 'template.deleted', workspaceId, target: id});
-	}
-	await bumpGeneration(trx);
-	return isRemoved;
 }
 
 /** Returns the SHA-256 of the sources, independent of the order of variants and of the compiler's version. */

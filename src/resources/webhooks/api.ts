@@ -58,6 +58,7 @@ const listEndpointsRoute = listRoute({
 
 const updateEndpointRoute = apiRoute({
 	endpoint: 'PATCH /v1/webhooks/:id',
+	operations: [changeEndpoint, enableEndpoint, disableEndpoint],
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -117,6 +118,7 @@ const deleteEndpointRoute = operationRoute(removeEndpoint, {
 
 const rotateEndpointSecretRoute = apiRoute({
 	endpoint: 'POST /v1/webhooks/:id/rotate-secret',
+	operations: [rotateSecret],
 	scope: 'webhooks:manage',
 	id: 'whe',
 	tag: 'Webhooks',
@@ -193,6 +195,7 @@ const listDeliveriesRoute = listRoute({
 
 const replayDeliveryRoute = apiRoute({
 	endpoint: 'POST /v1/webhooks/deliveries/:id/replay',
+	operations: [replay],
 	scope: 'webhooks:manage',
 	id: 'whd',
 	tag: 'Webhooks',

@@ -7,8 +7,8 @@ import {removeSender} from '../domains/senders-rules.ts';
 import {findDomain, findSender, listDomainSenders} from '../domains/store.ts';
 import {operation, performIn} from '../operation.ts';
 import type {ReadyTemplate} from '../templates/layouts.ts';
+import {removeTemplate} from '../templates/rules.ts';
 import {findTemplate} from '../templates/store.ts';
-import {removeTemplate} from '../templates/versions.ts';
 
 /** The sender and template that the first start creates, so that a first message can be sent. */
 export const sampleSender = `hello@${sampleDomain}`;
@@ -44,7 +44,7 @@ export const removeSample = operation({
 	},
 	input: Type.Object({}),
 	async run(context): Promise<RemovedSample> {
-		const {trx, tools, workspaceId} = context;
+		const {trx, workspaceId} = context;
 		const sender = await findSender(trx, workspaceId, sampleSender);
 		if (sender) {
 			await performIn(removeSender, context, {id: sender.id});
@@ -56,11 +56,10 @@ export const removeSample = operation({
 		}
 		const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
 		const isUnchanged = template?.latest_version === 1;
-		return {
-			sender: sender !== undefined,
-			domain: isUnused,
-			template: isUnchanged && (await removeTemplate(trx, tools, workspaceId, template.id)),
-		};
+		if (isUnchanged) {
+			await performIn(removeTemplate, context, {id: template.id});
+		}
+		return {sender: sender !== undefined, domain: isUnused, template: isUnchanged};
 	},
 	// Each removal is recorded by itself.
 	audit: 'domain.removed',

@@ -104,7 +104,7 @@ journey('a user marks a variable as sensitive, and a message no longer shows it'
 	await page.goto('/messages');
 	await go('Templates');
 	await openRow(own('code'));
-	await type('Variables that are not kept', 'total');
+	await type('Sensitive variables', 'total');
 	await suitsAll(page);
 	await press('Save');
 	await page.getByText('Saved. Mail that is accepted from now on has it.').waitFor();

@@ -1,4 +1,6 @@
 import test from 'ava';
+import {type InputOf, type OperationContext, performIn, Refused} from '../../../src/resources/operation.ts';
+import {createTemplate, removeTemplate, rollBackTemplate} from '../../../src/resources/templates/rules.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -11,18 +13,15 @@ import {
 } from '../../../src/resources/templates/store.ts';
 import {
 	addVersion,
-	createTemplate,
 	findConflict,
 	isTooLargeVersion,
-	removeTemplate,
-	rollBack,
 	saveTemplate,
 	toFingerprint,
 } from '../../../src/resources/templates/versions.ts';
 import {createWorkspace} from '../../../src/resources/workspaces/rules.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {sqliteTest, storeTest} from '../../helpers/databases.ts';
-import {testTools} from '../../helpers/tools.ts';
+import {testTools, testVault} from '../../helpers/tools.ts';
 
 const variant: TemplateVariant = {
 	locale: null,
@@ -42,7 +41,11 @@ async function prepare(store: Store) {
 	const workspaceId = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
 	const save = (name: string, variants: readonly TemplateVariant[], sample: string | null = null) =>
 		write(trx => saveTemplate(trx, tools, {workspaceId, name, variants, sample}));
-	return {tools, write, workspaceId, save};
+	const contextIn = (trx: OperationContext['trx']): OperationContext => ({
+		...({face: 'cli', mode: 'live'} as const),
+		...{workspaceId, tools, trx, vault: async () => testVault},
+	});
+	return {tools, write, workspaceId, save, contextIn};
 }
 
 sqliteTest(test, 'numbers versions from 1 and creates none for an unchanged source', async (t, store) => {
@@ -132,49 +135,41 @@ sqliteTest(test, 'a sample is part of a version, and adding a version keeps it',
 });
 
 sqliteTest(test, 'a rollback saves an old version again as it was compiled', async (t, store) => {
-	const {tools, write, workspaceId, save} = await prepare(store);
+	const {tools, write, save, contextIn} = await prepare(store);
 	const old = [variant, {...variant, locale: 'de', html: 'compiled in its day'}];
 	const {id} = await save('receipt', old, '{"a":1}');
 	await save('receipt', [variant]);
-	const back = (version: number) => write(trx => rollBack(trx, tools, {workspaceId, id, version}));
-	const saved = await back(1);
-	if (saved === undefined || saved === 'newest') {
-		t.fail(saved);
-		return;
-	}
-	t.like(saved, {version: 3, sample: '{"a":1}', fingerprint: toFingerprint(old)});
-	t.deepEqual(await listVariants(store.reader, saved.id), old);
-	t.is(await back(3), 'newest');
-	t.is(await back(4), undefined);
+	const back = (version: number, other?: {workspaceId: string}) =>
+		write(trx => performIn(rollBackTemplate, {...contextIn(trx), ...other}, {id, version}));
+	t.deepEqual(await back(1), {id, name: 'receipt', version: 3, restored: 1});
+	const saved = await findVersion(store.reader, id, 3);
+	t.like(saved, {sample: '{"a":1}', fingerprint: toFingerprint(old)});
+	t.deepEqual(await listVariants(store.reader, saved?.id as string), old);
+	await t.throwsAsync(back(3), {instanceOf: Refused, code: 'conflict'});
+	await t.throwsAsync(back(4), {instanceOf: Refused, code: 'not_found'});
 	t.like(await save('receipt', old, '{"a":1}'), {version: 3, changed: false});
-	t.is(
-		await write(trx => rollBack(trx, tools, {workspaceId: tools.newId('ws'), id, version: 1})),
-		undefined,
-		'of another workspace',
-	);
+	const other = back(1, {workspaceId: tools.newId('ws')});
+	await t.throwsAsync(other, {instanceOf: Refused, code: 'not_found'}, 'of another workspace');
 });
 
 sqliteTest(
 	test,
 	'a deleted template is no longer found, keeps its versions and frees its name and ID',
 	async (t, store) => {
-		const {tools, write, workspaceId, save} = await prepare(store);
-		const create = (name: string, id: string | null = null) =>
-			write(trx => createTemplate(trx, tools, workspaceId, {id, name}));
-		const made = await create('receipt');
-		if (typeof made === 'string') {
-			return t.fail(made);
-		}
+		const {write, workspaceId, save, contextIn} = await prepare(store);
+		const create = async (input: InputOf<typeof createTemplate.input>) =>
+			(await write(trx => performIn(createTemplate, contextIn(trx), input))).template;
+		const made = await create({name: 'receipt'});
 		t.like(made, {latest_version: null, id: made.row_id});
-		t.is(await create('receipt'), 'name');
-		t.is(await create('other', made.id), 'id');
+		await t.throwsAsync(create({name: 'receipt'}), {instanceOf: Refused, message: /this name already/});
+		await t.throwsAsync(create({name: 'other', id: made.id}), {instanceOf: Refused, message: /this id already/});
 		await save('receipt', [variant]);
-		const remove = () => write(trx => removeTemplate(trx, tools, workspaceId, made.id));
-		t.true(await remove());
-		t.false(await remove());
+		const remove = () => write(trx => performIn(removeTemplate, contextIn(trx), {id: made.id}));
+		t.like(await remove(), {id: made.id});
+		await t.throwsAsync(remove(), {instanceOf: Refused, code: 'not_found'});
 		t.is(await findTemplate(store.reader, workspaceId, {name: 'receipt'}), undefined);
 		t.is((await listVersions(store.reader, made.row_id)).length, 1);
-		t.like(await create('receipt', made.id), {id: made.id});
+		t.like(await create({name: 'receipt', id: made.id}), {id: made.id});
 		t.deepEqual(
 			(await listTemplates(store.reader, workspaceId)).map(({id}) => id),
 			[made.id],
@@ -183,7 +178,7 @@ sqliteTest(
 );
 
 sqliteTest(test, 'two workspaces can use the same template ID without sharing versions', async (t, store) => {
-	const {tools, write, workspaceId} = await prepare(store);
+	const {tools, write, workspaceId, contextIn} = await prepare(store);
 	const other = (await write(trx => createWorkspace(trx, tools, {name: 'staging'})))?.id as string;
 	const named = {id: 'tpl_receipt', name: 'receipt'};
 	for (const owner of [workspaceId, other]) {
@@ -200,7 +195,8 @@ sqliteTest(test, 'two workspaces can use the same template ID without sharing ve
 	t.is(await conflict(null, 'receipt'), null);
 	t.is(await conflict('tpl_receipt', 'bill'), 'the id tpl_receipt belongs to the template receipt');
 	t.is(await conflict('tpl_new', 'receipt'), 'the template receipt has the id tpl_receipt, not tpl_new');
-	t.true(await write(trx => removeTemplate(trx, tools, other, named.id)));
+	const owned = {workspaceId: other};
+	await write(trx => performIn(removeTemplate, {...contextIn(trx), ...owned}, {id: named.id}));
 	t.is(await lookUpTemplate(store.reader, other, named.id), undefined);
 	t.like(await lookUpTemplate(store.reader, workspaceId, named.id), {id: named.id});
 });

@@ -7,7 +7,7 @@ import {createKey, revokeKey, rotateKey} from '../../../src/resources/keys/rules
 import {type OperationContext, performIn} from '../../../src/resources/operation.ts';
 import {addInbound} from '../../../src/resources/received/rules.ts';
 import {checkLayoutRoom} from '../../../src/resources/templates/layouts.ts';
-import {createTemplate, makeSubmissionTemplate} from '../../../src/resources/templates/versions.ts';
+import {createTemplateRow, makeSubmissionTemplate} from '../../../src/resources/templates/versions.ts';
 import {createTopic, updateTopic} from '../../../src/resources/topics/rules.ts';
 import {LimitReached} from '../../../src/resources/workspaces/limits.ts';
 import {changeWorkspace, createWorkspace} from '../../../src/resources/workspaces/rules.ts';
@@ -46,7 +46,7 @@ storeTest(
 			domains: (trx, n) => performIn(addDomain, contextIn(trx), {name: `d${n}.example`, keys, ownHosts: []}),
 			keys: (trx, n) => performIn(createKey, contextIn(trx), {name: `k${n}`, mode: 'live'}),
 			alerts: (trx, n) => performIn(addAlert, contextIn(trx), {way: 'mail', target: `a${n}@ops.example`}),
-			templates: (trx, n) => createTemplate(trx, tools, workspaceId, {id: null, name: `t${n}`}),
+			templates: (trx, n) => createTemplateRow(trx, tools, workspaceId, {id: null, name: `t${n}`}),
 		};
 		for (const [name, add] of Object.entries(adds)) {
 			await write(trx => add(trx, 1));
