@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import {isValidTimezone, validLocale} from '../compose/render/locale.ts';
 import {duration as durationParser, rateLimit as rateLimitParser} from '../config/parsers.ts';
 import {defined} from '../kit/collections.ts';
@@ -10,6 +11,7 @@ import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
 import {CliError} from './fault.ts';
+import type {Session} from './session.ts';
 
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad
 // data (65). The `choices` of a parser are offered by the completion of shells.
@@ -24,6 +26,13 @@ export function oneOf<Word extends string>(option: string, words: readonly Word[
 		words.find(each => each === text) ??
 		refuse(option, text, `use ${words.join(words.length === 2 ? ' or ' : ', ')}`);
 	return Object.assign(parse, {choices: words});
+}
+
+/** Accepts several of the words: repeated, separated by commas, or both. */
+export function listOf<Word extends string>(option: string, words: readonly Word[]) {
+	const parse = oneOf(option, words);
+	const append = (text: string, previous: readonly Word[] = []) => [...previous, ...text.split(',').map(parse)];
+	return Object.assign(append, {choices: words});
 }
 
 export const mode = oneOf('--mode', ['live', 'test']);
@@ -176,6 +185,25 @@ export const reason = oneOf('--reason', suppressionReasons);
 
 export function topicCode(text: string): string {
 	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
+}
+
+/**
+ * Finds an object of the installation, or of the workspace of `--workspace`, by the unique prefix of its id or by its
+ * target. Throws bad data (65).
+ */
+export async function findNamed<Row extends {readonly id: string; readonly target?: string}>(
+	session: Session,
+	noun: string,
+	list: (reader: Knex, workspaceId: string | null) => Promise<readonly Row[]>,
+	text: string,
+): Promise<Row> {
+	const rows = await list(await session.reader(), (await session.chosenWorkspace())?.id ?? null);
+	const [row, ...others] = rows.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
+	if (row === undefined || others.length > 0) {
+		const wrong = row === undefined ? `there is no ${noun} ${text}` : `${text} is ambiguous`;
+		throw new CliError('data', wrong, `see mailctl ${noun} list`);
+	}
+	return row;
 }
 
 /** Collects the values of a repeatable option. */

@@ -16,6 +16,8 @@ type Annotation = {
 	readonly unit?: 'seconds' | 'octets';
 	/** What applies while the field is `null`. With it, the word `default` clears the field on the command line. */
 	readonly default?: string;
+	/** Whether a command can read the value from standard input, which keeps it out of the list of processes. */
+	readonly isSecret?: true;
 	/** Returns the form in which a valid text is stored. */
 	readonly normalize?: (text: string) => string | null;
 	/** Restricts the field on the dashboard to users of all workspaces. */

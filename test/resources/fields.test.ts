@@ -35,18 +35,18 @@ test('lists the fields of nested objects too, and shows nothing of their annotat
 });
 
 test('a command reads the options that follow from the fields', t => {
-	const command = addFieldOptions(new CliCommand('change').exitOverride(), fields.slice(1));
+	const command = addFieldOptions(new CliCommand('update').exitOverride(), fields.slice(1));
 	t.deepEqual(
 		command.options.map(({flags, description}) => `${flags}: ${description}`),
 		[
 			'--lifetime <duration>: ; default: 4d',
-			'--color <word>: ',
+			'--color <word>: ; red, blue',
 			'--open: whether it is open',
 			'--no-open: turn off --open',
 		],
 	);
 	const read = (...args: readonly string[]) => {
-		const parsed = addFieldOptions(new CliCommand('change').exitOverride(), fields.slice(1));
+		const parsed = addFieldOptions(new CliCommand('update').exitOverride(), fields.slice(1));
 		return readFieldOptions(fields, parsed.parse(args, {from: 'user'}).opts());
 	};
 	t.deepEqual(read(), {});
@@ -59,6 +59,14 @@ test('a command reads the options that follow from the fields', t => {
 	t.throws(() => read('--color', 'green'), {message: '--color "green" is not allowed, use red, blue'});
 	t.throws(() => read('--color', 'default'), {message: '--color "default" is not allowed, use red, blue'});
 	t.throws(() => read('--lifetime', '20m'), {message: /--lifetime "20m" is not allowed, use a duration/});
+});
+
+test('a text that cannot be cleared may be none, and a secret may come from standard input', t => {
+	const key = field(Type.Optional(Type.String()), {description: 'Key of it.', isSecret: true});
+	const own = listFields(Type.Object({key}));
+	const command = addFieldOptions(new CliCommand('create'), own);
+	t.is(command.options[0]?.description, 'key of it; - reads it from standard input');
+	t.deepEqual(readFieldOptions(own, command.parse(['--key', 'none'], {from: 'user'}).opts()), {key: 'none'});
 });
 
 test('a form shows what is set, or what was typed, and reads it back', t => {
