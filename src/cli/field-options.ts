@@ -1,8 +1,10 @@
 import {Option} from 'commander';
 import type {TSchema} from 'typebox';
+import {defined} from '../kit/collections.ts';
 import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valueAt} from '../resources/fields.ts';
 import type {InputOf, Operation} from '../resources/operation.ts';
-import {changesIn, none, orNull, refuse} from './options.ts';
+import {readSecret} from './files.ts';
+import {changesIn, none, oneOf, orNull, refuse} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Noun} from './terminal-text.ts';
@@ -12,16 +14,17 @@ import type {Noun} from './terminal-text.ts';
 /** Parsers of fields that need more than their schema, by the name of the field. */
 type Parsers = Readonly<Record<string, (text: string, previous: unknown) => unknown>>;
 
-/** Adds an option for each field. An update, which requires no field, can also turn its flags off. */
+/** Adds an option for each field. An update can also turn its flags off. */
 export function addFieldOptions(command: CliCommand, fields: readonly Field[], parsers: Parsers = {}): CliCommand {
 	for (const field of fields) {
-		const option = toOption(field).makeOptionMandatory(field.isRequired);
 		const parser = parsers[field.name] ?? (field.isList ? toListParser(field) : toParser(field));
+		const option = toOption(field).makeOptionMandatory(field.isRequired);
 		command.addOption(field.kind === 'flag' ? option : option.argParser(parser));
 	}
-	if (fields.every(({isRequired}) => !isRequired)) {
-		for (const flag of fields.filter(({kind}) => kind === 'flag').map(toOption)) {
-			command.option(`--no-${flag.name()}`, `turn off --${flag.name()}`);
+	if (command.name() === 'update') {
+		for (const flag of fields.filter(({kind}) => kind === 'flag')) {
+			const name = toOption(flag).name();
+			command.option(`--no-${name}`, `turn off --${name}`);
 		}
 	}
 	return command;
@@ -53,12 +56,13 @@ function toFlags({name, kind, option}: Field): string {
 }
 
 /** The description as a clause, with the choices and the default. The word `none` stands for `null` here. */
-function toHelp({description, isList, schema, default: initial}: Field): string {
+function toHelp({description, isList, isSecret, schema, default: initial}: Field): string {
 	const clause = lowerFirst(description.replaceAll('`null`', none).replaceAll('`', '').replace(/\.$/, ''));
 	return [
 		schema.enum ? `${clause} (${schema.enum.join(', ')})` : clause,
 		...(isList ? ['repeatable, or separated by commas'] : []),
 		...(initial === undefined ? [] : [`default: ${initial}`]),
+		...(isSecret ? ['- reads it from standard input'] : []),
 	].join('; ');
 }
 
@@ -96,52 +100,86 @@ function toFix(problem: string): string {
 	return /^must be /.test(problem) ? problem.replace(/^must be (?:one of )?/, 'use ') : `it ${problem}`;
 }
 
-type Verb<Input, Result> = {
+type Verb<Input, Result, Found extends {readonly id: string}> = {
 	readonly sample: string;
-	/** The field that an argument names instead of an option, such as the object to change; `id|code` for either. */
+	/** The field that an argument sets instead of an option, such as the object to change; `id|code` for either. */
 	readonly by?: string;
 	/** The kind of the id that the argument may be, whole or as a unique prefix. */
 	readonly kind?: Parameters<Session['idOf']>[0];
-	/** Returns the id that the argument stands for, where it is no field. Throws `Refused` or `CliError`. */
-	readonly find?: (session: Session, argument: string) => Promise<object>;
+	/** Finds the object that the argument names. The operation gets its id. Throws `Refused` or `CliError`. */
+	readonly find?: (session: Session, argument: string) => Promise<Found>;
 	/** The names of the fields that are options, if not all of them are. */
 	readonly only?: readonly string[];
 	readonly parsers?: Parsers;
 	/** Asks for confirmation before the argument's object is destroyed. The verb has `--yes` then. */
-	readonly question?: (session: Session, argument: string) => string | Promise<string>;
+	readonly question?: (session: Session, argument: string, found: Found) => string | Promise<string>;
 	/** Checks and completes what was entered. Throws `Refused` or `CliError`. */
 	readonly complete?: (session: Session, input: Input) => Promise<Input>;
 	readonly shows: Noun<Result> | ((session: Session, result: Result, input: Input) => void | Promise<void>);
 };
 
 /**
- * Adds the verb that performs an operation and shows its result. Its options are the fields of the operation. `update`
- * requires at least one of them.
+ * Adds the verb that performs an operation in the selected workspace and shows its result. Its options are the fields of
+ * the operation. `update` requires at least one of them.
  */
-export function operationVerb<Input extends TSchema, Result>(
+export function operationVerb<Input extends TSchema, Result, Found extends {readonly id: string}>(
 	noun: CliCommand,
 	operation: Operation<Input, Result>,
-	{sample, by, kind, find, only, parsers, question, complete, shows}: Verb<InputOf<Input>, Result>,
+	verb: Verb<InputOf<Input>, Result, Found>,
 ): void {
-	const {name, summary = '', input: schema} = operation;
+	addVerb(noun, operation, verb, {
+		find: session => session.workspace(),
+		perform: (session, input) => session.perform(operation, input),
+	});
+}
+
+/** Adds the verb of an operation that affects the whole installation unless `--workspace` is set. */
+export function installationVerb<Input extends TSchema, Result, Found extends {readonly id: string}>(
+	noun: CliCommand,
+	operation: Operation<Input, Result, string | null>,
+	verb: Verb<InputOf<Input>, Result, Found>,
+): void {
+	addVerb(noun, operation, verb, {
+		find: session => session.chosenWorkspace(),
+		perform: (session, input) => session.performAnywhere(operation, input),
+	});
+}
+
+/** Where an operation works. */
+type Place<Input, Result> = {
+	/** Throws `CliError` if the workspace does not exist. */
+	readonly find: (session: Session) => Promise<unknown>;
+	readonly perform: (session: Session, input: Input) => Promise<Result>;
+};
+
+function addVerb<Input extends TSchema, Result, Found extends {readonly id: string}>(
+	noun: CliCommand,
+	{name, summary = '', input: schema}: Pick<Operation<Input, Result>, 'name' | 'summary' | 'input'>,
+	{sample, by, kind, find, only, parsers, question, complete, shows}: Verb<InputOf<Input>, Result, Found>,
+	place: Place<InputOf<Input>, Result>,
+): void {
 	const [, verb = ''] = name.split(' ');
 	const names = find ? ['id'] : (by?.split('|') ?? []);
-	const isOption = (field: string) => only?.includes(field) ?? !names.includes(field);
-	const fields = listFields(schema).filter(field => isOption(field.name));
+	const all = listFields(schema);
+	const fields = all.filter(field => only?.includes(field.name) ?? !names.includes(field.name));
+	const words = all.find(field => field.name === by)?.schema.enum;
+	const parse = words ? oneOf(`the ${by}`, words) : (text: string) => text;
 	const command = noun.verb(by === undefined ? verb : `${verb} <${by}>`, summary).sample(sample);
 	if (question) {
 		command.yesOption();
 	}
 	addFieldOptions(command, fields, parsers).does<{yes?: boolean}, [string]>(async (session, options, argument) => {
-		const values = readFieldOptions(fields, options);
-		const found = find ? await find(session, argument) : await readArgument(session, names, kind, argument);
-		const entered = {...(verb === 'update' ? changesIn(values) : values), ...found} as InputOf<Input>;
+		const values = await readSecrets(fields, readFieldOptions(fields, options));
+		const changes = verb === 'update' ? changesIn(values) : values;
+		const found = find && (await find(session, argument));
+		const named = found ? {id: found.id} : by && (await readArgument(session, names, kind, parse(argument)));
+		const entered = {...changes, ...named} as InputOf<Input>;
 		if (question) {
-			await session.workspace();
-			await session.confirm(await question(session, argument), options.yes);
+			await place.find(session);
+			await session.confirm(await question(session, argument, found as Found), options.yes);
 		}
 		const input = complete ? await complete(session, entered) : entered;
-		const result = await session.perform(operation, input);
+		const result = await place.perform(session, input);
 		await (typeof shows === 'function' ? shows(session, result, input) : session.one(shows, result));
 	});
 }
@@ -151,13 +189,19 @@ async function readArgument(
 	session: Session,
 	names: readonly string[],
 	kind: Parameters<Session['idOf']>[0] | undefined,
-	argument: string | undefined,
+	argument: string,
 ): Promise<object> {
-	if (argument === undefined) {
-		return {};
-	}
 	const id = kind && (await session.idOf(kind, argument));
 	return id === undefined ? {[names.at(-1) as string]: argument} : {id};
+}
+
+/** Replaces `-` by what standard input has. A secret that is empty counts as absent. */
+async function readSecrets(fields: readonly Field[], values: Readonly<Record<string, unknown>>): Promise<object> {
+	const secrets = fields.filter(({name, isSecret}) => isSecret && Object.hasOwn(values, name));
+	const entries = secrets.map(
+		async ({name}) => [name, (await readSecret(String(values[name]))) || undefined] as const,
+	);
+	return defined({...values, ...Object.fromEntries(await Promise.all(entries))});
 }
 
 /** Returns the label and the text of each field, for people; `undefined` if the field is not set. */

@@ -20,6 +20,8 @@ type Annotation = {
 	readonly default?: string;
 	/** What each of the choices means, as a clause. */
 	readonly meanings?: Readonly<Record<string, string>>;
+	/** Whether a command can read the value from standard input, which keeps it out of the list of processes. */
+	readonly isSecret?: true;
 	/** Returns the form in which a valid text is stored. */
 	readonly normalize?: (text: string) => string | null;
 	/** Restricts the field on the dashboard to users of all workspaces. */

@@ -35,7 +35,7 @@ test('lists the fields of nested objects too, and shows nothing of their annotat
 });
 
 test('a command reads the options that follow from the fields', t => {
-	const command = addFieldOptions(new CliCommand('change').exitOverride(), fields.slice(1));
+	const command = addFieldOptions(new CliCommand('update').exitOverride(), fields.slice(1));
 	t.deepEqual(
 		command.options.map(({flags, description}) => `${flags}: ${description}`),
 		[
@@ -46,7 +46,7 @@ test('a command reads the options that follow from the fields', t => {
 		],
 	);
 	const read = (...args: readonly string[]) => {
-		const parsed = addFieldOptions(new CliCommand('change').exitOverride(), fields.slice(1));
+		const parsed = addFieldOptions(new CliCommand('update').exitOverride(), fields.slice(1));
 		return readFieldOptions(fields, parsed.parse(args, {from: 'user'}).opts());
 	};
 	t.deepEqual(read(), {});
@@ -60,6 +60,14 @@ test('a command reads the options that follow from the fields', t => {
 	t.throws(() => read('--color', 'default'), {message: '--color "default" is not allowed, use red or blue'});
 	t.throws(() => read('--lifetime', 'x'), {message: /--lifetime "x" is not allowed, use a duration/});
 	t.throws(() => read('--lifetime', '20m'), {message: '--lifetime "20m" is not allowed, use at most 1000s'});
+});
+
+test('a text that cannot be cleared may be none, and a secret may come from standard input', t => {
+	const key = field(Type.Optional(Type.String()), {description: 'Key of it.', isSecret: true});
+	const own = listFields(Type.Object({key}));
+	const command = addFieldOptions(new CliCommand('create'), own);
+	t.is(command.options[0]?.description, 'key of it; - reads it from standard input');
+	t.deepEqual(readFieldOptions(own, command.parse(['--key', 'none'], {from: 'user'}).opts()), {key: 'none'});
 });
 
 test('a form shows what is set, or what was typed, and reads it back', t => {

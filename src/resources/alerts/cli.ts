@@ -1,11 +1,15 @@
 import {CliError} from '../../cli/fault.ts';
+import {addFieldOptions, installationVerb, readFieldOptions} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
-import {email, oneOf} from '../../cli/options.ts';
+import {email} from '../../cli/options.ts';
 import {type CliCommand, version} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {findNamed} from '../../cli/verbs.ts';
 import {sendTest} from '../../daemon/alerts.ts';
-import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../../mail/alert.ts';
+import {type AlertWay, alertKinds, alertWays} from '../../mail/alert.ts';
+import {listFields} from '../fields.ts';
+import type {InputOf} from '../operation.ts';
 import {alertView, storedTime} from '../views.ts';
 import {AddressGuard, toGuard} from '../webhooks/address-guard.ts';
 import {
@@ -21,54 +25,21 @@ import {
 } from './rules.ts';
 import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
 
-type AddOptions = {
-	mail?: string;
-	webhook?: string;
-	slack?: string;
-	on?: AlertKind[];
-	from?: string;
-	verified?: boolean;
-};
+type NewAlertInput = InputOf<typeof addAlert.input>;
+type AddOptions = {readonly [Way in AlertWay]?: string} & {readonly verified?: boolean};
 
-const kinds = (text: string, previous: readonly AlertKind[] = []) => [
-	...previous,
-	...text.split(',').map(oneOf('--on', alertKindNames)),
-];
+// An option for each way takes the place of the fields `way` and `target`.
+const addFields = listFields(addAlert.input).filter(({name}) => name !== 'way' && name !== 'target');
 
 export function alertCommands(alert: CliCommand): void {
-	alert
+	const addVerb = alert
 		.verb('add', 'Add an alert: a message when a problem starts and when it ends')
 		.sample('mailctl alert add --mail ops@shop.example')
 		.option('--mail <address>', 'send email, bypassing the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
 		.option('--webhook <url>', 'send a signed POST; - reads the URL from standard input')
 		.option('--slack <url>', 'post to a Slack incoming webhook; - reads the URL from standard input')
-		.option('--on <kinds>', `only these types: ${alertKindNames.join(', ')}`, kinds)
-		.option('--from <address>', 'sender of its messages; default: mailctl at MAILCTL_HOSTNAME', email('--from'))
-		.option('--verified', 'treat the address of --mail as confirmed')
-		.does<AddOptions>(async (session, {on, from, verified = false, ...ways}) => {
-			const targets = Object.entries(ways) as Array<[AlertWay, string]>;
-			const [first] = targets;
-			if (first === undefined || targets.length > 1) {
-				throw new CliError(
-					'usage',
-					'an alert has exactly one target',
-					'give one of --mail, --webhook, --slack',
-				);
-			}
-			const way = first[0];
-			const target = await readSecret(first[1]);
-			const guard = new AddressGuard(toGuard(session.settings()));
-			checkTarget(url => guard.urlProblem(url), {way, target});
-			const input = {way, target, ...(on && {on}), ...(from !== undefined && {from})};
-			const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);
-			session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
-				`${row.id}: ${row.way} ${row.target}`,
-				...(secret === null ? [] : [`Posts are signed with ${secret}, which is not shown again.`]),
-				row.status === 'unconfirmed'
-					? `${row.target} receives a link to confirm the address; to skip that: mailctl alert verify ${row.id}`
-					: `Try it: mailctl alert test ${row.id}`,
-			]);
-		});
+		.option('--verified', 'treat the address of --mail as confirmed');
+	addFieldOptions(addVerb, addFields, {from: email('--from')}).does(add);
 
 	alert
 		.verb('list', 'List alerts, newest first, and open incidents')
@@ -84,69 +55,56 @@ export function alertCommands(alert: CliCommand): void {
 			}
 		});
 
-	alert
-		.verb('test <id>', 'Send a test message now')
-		.sample('mailctl alert test alr_06f…')
-		.does<object, [string]>(async (session, _options, text) => {
-			const one = await findAlert(session, text);
-			await session.performAnywhere(testAlert, {id: one.id});
-			const parts = {
-				settings: session.settings(),
-				version: version(),
-				vault: await session.vault(),
-				...session.tools,
-				reader: await session.reader(),
-			};
-			const error = await sendTest(parts, one);
-			session.show({id: one.id, sent: error === null, error}, () =>
-				error === null ? [`sent to ${one.target}`] : [],
-			);
-			if (error !== null) {
-				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and its response';
-				throw new CliError('unavailable', `the message was not sent: ${error}`, fix);
-			}
-		});
+	const byId = {by: 'id', find: (session: Session, text: string) => findNamed(session, 'alert', listAlerts, text)};
+	installationVerb(alert, testAlert, {...byId, sample: 'mailctl alert test alr_06f…', shows: sendTestNow});
+	installationVerb(alert, verifyAlert, {...byId, sample: 'mailctl alert verify alr_06f…', shows: alerts});
+	installationVerb(alert, muteAlert, {...byId, sample: 'mailctl alert mute alr_06f… --for 2h', shows: alerts});
 
-	alert
-		.verb('verify <id>', 'Mark the address of an alert as confirmed')
-		.sample('mailctl alert verify alr_06f…')
-		.does<object, [string]>(async (session, _options, text) => {
-			const {id} = await findAlert(session, text);
-			session.one(alerts, await session.performAnywhere(verifyAlert, {id}));
-		});
-
-	alert
-		.verb('mute <id>', 'Mute an alert for a while')
-		.sample('mailctl alert mute alr_06f… --for 2h')
-		.requiredOption('--for <duration>', 'how long, at most 30d; 0 unmutes it')
-		.does<{for: string}, [string]>(async (session, {for: span}, text) => {
-			const {id} = await findAlert(session, text);
-			session.one(alerts, await session.performAnywhere(muteAlert, {id, for: span}));
-		});
-
-	alert
-		.verb('remove <id>', 'Remove an alert')
-		.sample('mailctl alert remove alr_06f… --yes')
-		.yesOption()
-		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {id, target} = await findAlert(session, text);
-			await session.confirm(`Remove ${id}? ${target} will receive no more alerts.`, yes);
-			await session.performAnywhere(removeAlert, {id});
+	installationVerb(alert, removeAlert, {
+		...byId,
+		sample: 'mailctl alert remove alr_06f… --yes',
+		question: (_session, _text, {id, target}) => `Remove ${id}? ${target} will receive no more alerts.`,
+		shows(session, {id, target}) {
 			session.show({id, removed: true}, () => [`removed ${id} (${target})`]);
-		});
+		},
+	});
 }
 
-/** Finds an alert by its id, a prefix of it, or its target. */
-async function findAlert(session: Session, text: string): Promise<Alert> {
-	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
-	const all = await listAlerts(await session.reader(), workspaceId);
-	const matching = all.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
-	const [only] = matching;
-	if (only === undefined || matching.length > 1) {
-		const wrong = only === undefined ? `there is no alert ${text}` : `${text} is ambiguous`;
-		throw new CliError('data', wrong, 'see mailctl alert list');
+async function add(session: Session, {verified = false, ...options}: AddOptions): Promise<void> {
+	const ways = alertWays.filter(each => options[each] !== undefined);
+	const [way] = ways;
+	if (way === undefined || ways.length > 1) {
+		throw new CliError('usage', 'an alert has exactly one target', 'give one of --mail, --webhook, --slack');
 	}
-	return only;
+	const target = await readSecret(options[way] ?? '');
+	const guard = new AddressGuard(toGuard(session.settings()));
+	checkTarget(url => guard.urlProblem(url), {way, target});
+	const input = {...readFieldOptions<Pick<NewAlertInput, 'from' | 'on'>>(addFields, options), way, target};
+	const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);
+	session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
+		`${row.id}: ${row.way} ${row.target}`,
+		...(secret === null ? [] : [`Posts are signed with ${secret}, which is not shown again.`]),
+		row.status === 'unconfirmed'
+			? `${row.target} receives a link to confirm the address; to skip that: mailctl alert verify ${row.id}`
+			: `Try it: mailctl alert test ${row.id}`,
+	]);
+}
+
+async function sendTestNow(session: Session, alert: Alert): Promise<void> {
+	const {id, way, target} = alert;
+	const parts = {
+		settings: session.settings(),
+		version: version(),
+		vault: await session.vault(),
+		...session.tools,
+		reader: await session.reader(),
+	};
+	const error = await sendTest(parts, alert);
+	session.show({id, sent: error === null, error}, () => (error === null ? [`sent to ${target}`] : []));
+	if (error !== null) {
+		const fix = way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and its response';
+		throw new CliError('unavailable', `the message was not sent: ${error}`, fix);
+	}
 }
 
 const isWrong = ({announced_at: at, ended_at: ended}: KnownCondition) => at !== null && ended === null;

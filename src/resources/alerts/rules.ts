@@ -4,6 +4,7 @@ import {dayMs, hourMs, parseDuration, storeTime} from '../../kit/time.ts';
 import {parseAddress} from '../../mail/address.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
 import {Type} from '../../mail/type.ts';
+import {field} from '../fields.ts';
 import {type InputOf, notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {findWorkspace} from '../workspaces/store.ts';
@@ -49,15 +50,14 @@ const newAlertInput = Type.Object(
 			maxLength: 2048,
 			description: 'The email address, or the URL to post to.',
 		}),
-		from: Type.Optional(
-			Type.String({
-				maxLength: 254,
-				description: 'The sender address of the alert’s email. Default: mailctl at the installation’s host.',
-			}),
-		),
-		on: Type.Optional(
-			Type.Array(Type.Enum([...alertKindNames]), {minItems: 1, description: 'The alert types. Default: all.'}),
-		),
+		from: field(Type.Optional(Type.String({maxLength: 254})), {
+			option: 'from <address>',
+			description: 'The sender address of the alert’s email. Default: mailctl at the installation’s host.',
+		}),
+		on: field(Type.Optional(Type.Array(Type.Enum([...alertKindNames]), {minItems: 1})), {
+			option: 'on <kinds>',
+			description: 'The alert types. Default: all.',
+		}),
 	},
 	{
 		additionalProperties: false,
@@ -220,6 +220,7 @@ async function requestConfirmation(
 export const testAlert = operation({
 	...manages,
 	name: 'alert test',
+	summary: 'Send a test message now',
 	without: {apply},
 	input: Type.Object({id}, {additionalProperties: false}),
 	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<Alert> {
@@ -254,6 +255,7 @@ function tooManyTests(waitMs: number): Refused {
 export const verifyAlert = operation({
 	...vouches,
 	name: 'alert verify',
+	summary: 'Mark the address of an alert as confirmed',
 	input: Type.Object({id}),
 	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<ShownAlert> {
 		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
@@ -285,9 +287,16 @@ export async function findMailRefusal(reader: Knex, alert: Alert, isConfirmation
 export const muteAlert = operation({
 	...manages,
 	name: 'alert mute',
+	summary: 'Mute an alert for a while',
 	without: {apply},
 	input: Type.Object(
-		{id, for: Type.String({description: 'A duration such as 30m, 2h or 3d, at most 30d. 0 unmutes the alert.'})},
+		{
+			id,
+			for: field(Type.String(), {
+				option: 'for <duration>',
+				description: 'A duration such as 30m, 2h or 3d, at most 30d. 0 unmutes the alert.',
+			}),
+		},
 		{additionalProperties: false, examples: [{for: '2h'}]},
 	),
 	async run(
@@ -312,6 +321,7 @@ export const removeAlert = operation({
 	...manages,
 	fresh: true,
 	name: 'alert remove',
+	summary: 'Remove an alert',
 	without: {apply},
 	input: Type.Object({id}),
 	async run({trx, workspaceId}: OperationContext<string | null>, {id: wanted}): Promise<Alert> {

@@ -1,47 +1,29 @@
 import {CliError} from '../../cli/fault.ts';
-import {readInput, readSecret} from '../../cli/files.ts';
+import {installationVerb} from '../../cli/field-options.ts';
+import {readInput} from '../../cli/files.ts';
 import {oneOf} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {findNamed} from '../../cli/verbs.ts';
 import {loadBounceRules} from '../../config/bounce-rules.ts';
 import {linkBase} from '../../config/derive.ts';
 import {eventsUrl, guessProvider, providers, setups} from '../../inbound/providers/providers.ts';
 import {eventBytes, readEvent} from '../../inbound/providers/read-event.ts';
 import {reportRows} from '../../inbound/reports/explain.ts';
 import {createClassify} from '../../mail/classify-reply.ts';
-import {type OptionalEvent, optionalEvents, type ProviderName, providerNames} from '../../mail/provider.ts';
+import {optionalEvents, type ProviderName, providerNames} from '../../mail/provider.ts';
 import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
 import {importCommand} from './import-cli.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from './rules.ts';
 import {listSmarthosts, type Smarthost} from './store.ts';
 
-type Credentials = {secret?: string};
-const provider = oneOf('the provider', providerNames);
-const takes = (text: string, previous: readonly OptionalEvent[] = []) => [
-	...previous,
-	...text.split(',').map(oneOf('--takes', optionalEvents)),
-];
-
 export function smarthostCommands(smarthost: CliCommand): void {
-	smarthost
-		.verb('add <provider>', `Accept events from a relay: ${providerNames.join(', ')}`)
-		.sample('mailctl smarthost add ses')
-		.option('--secret <key>', 'the key shown by the provider (mailgun, sendgrid); - reads it from standard input')
-		.option(
-			'--takes <events>',
-			`accepted events besides deliveries, bounces and complaints: ${optionalEvents.join(', ')}`,
-			takes,
-		)
-		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
-			const secretValue = secret === undefined ? undefined : await readSecret(secret);
-			const input = {
-				provider: provider(name),
-				...(taken && {takes: taken}),
-				...(secretValue && {secret: secretValue}),
-			};
-			showNew(session, await session.performAnywhere(addSmarthost, input));
-		});
+	installationVerb(smarthost, addSmarthost, {
+		by: 'provider',
+		sample: 'mailctl smarthost add ses',
+		shows: showNew,
+	});
 
 	smarthost
 		.verb('list', 'List relays that post events, newest first')
@@ -55,13 +37,17 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		.verb('show <id>', 'Show a relay: its workspace, accepted events and last event')
 		.sample('mailctl smarthost show smh_06f…')
 		.does<object, [string]>(async (session, _options, text) =>
-			session.one(smarthosts, await findSmarthost(session, text)),
+			session.one(smarthosts, await findNamed(session, 'smarthost', listSmarthosts, text)),
 		);
 
 	smarthost
 		.verb('test <file>', 'Show how a recorded event is read; nothing is stored')
 		.sample('mailctl smarthost test bounce.json')
-		.option('--provider <name>', 'the provider that sent it; default: recognized by its format', provider)
+		.option(
+			'--provider <name>',
+			'the provider that sent it; default: recognized by its format',
+			oneOf('--provider', providerNames),
+		)
 		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
 			const {provider: name, events} = await readPost(file, options.provider);
 			const classify = createClassify(loadBounceRules(session.settings()));
@@ -81,40 +67,24 @@ export function smarthostCommands(smarthost: CliCommand): void {
 
 	importCommand(smarthost);
 
-	smarthost
-		.verb('rotate <id>', 'Replace the URL and secret; the old ones stop working immediately')
-		.sample('mailctl smarthost rotate smh_06f…')
-		.option('--secret <key>', 'the key shown by the provider; - reads it from standard input')
-		.option('--keep-url', 'change only the secret')
-		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
-			const {id} = await findSmarthost(session, text);
-			const secretValue = secret === undefined ? undefined : await readSecret(secret);
-			const input = {id, ...(secretValue && {secret: secretValue}), ...(keepUrl && {keep_url: true})};
-			showNew(session, await session.performAnywhere(rotateSmarthost, input));
-		});
-
-	smarthost
-		.verb('remove <id>', 'Remove a relay; its events are refused')
-		.sample('mailctl smarthost remove smh_06f… --yes')
-		.yesOption()
-		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {id, provider: name} = await findSmarthost(session, text);
-			await session.confirm(`Remove ${id}? What ${name} posts to its URL will be refused.`, yes);
-			await session.performAnywhere(removeSmarthost, {id});
-			session.show({id, removed: true}, () => [`removed ${id} (${name})`]);
-		});
-}
-
-async function findSmarthost(session: Session, id: string): Promise<Smarthost> {
-	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
-	const all = await listSmarthosts(await session.reader(), workspaceId);
-	const matching = all.filter(one => one.id === id || one.id.startsWith(id));
-	const [only] = matching;
-	if (only === undefined || matching.length > 1) {
-		const wrong = only === undefined ? `there is no smarthost ${id}` : `${id} is ambiguous`;
-		throw new CliError('data', wrong, 'see mailctl smarthost list');
-	}
-	return only;
+	const byId = {
+		by: 'id',
+		find: (session: Session, text: string) => findNamed(session, 'smarthost', listSmarthosts, text),
+	};
+	installationVerb(smarthost, rotateSmarthost, {
+		...byId,
+		sample: 'mailctl smarthost rotate smh_06f…',
+		shows: showNew,
+	});
+	installationVerb(smarthost, removeSmarthost, {
+		...byId,
+		sample: 'mailctl smarthost remove smh_06f… --yes',
+		question: (_session, _text, {id, provider}) =>
+			`Remove ${id}? What ${provider} posts to its URL will be refused.`,
+		shows(session, {id, provider}) {
+			session.show({id, removed: true}, () => [`removed ${id} (${provider})`]);
+		},
+	});
 }
 
 /** Reads the events of a post from a file. Throws if no provider posts this format. */
