@@ -1,5 +1,6 @@
 import {Option} from 'commander';
 import type {TSchema} from 'typebox';
+import {snakeCase} from '../kit/text.ts';
 import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valueAt} from '../resources/fields.ts';
 import type {InputOf, Operation} from '../resources/operation.ts';
 import {changesIn, none, orNull, refuse} from './options.ts';
@@ -27,9 +28,10 @@ export function addFieldOptions(command: CliCommand, fields: readonly Field[], p
 
 /** Returns the values of the options that were set. */
 export function readFieldOptions<Input extends object>(fields: readonly Field[], options: object): Input {
-	const entries = fields.map(
-		field => [field.name, orNull(valueAt(options, toOption(field).attributeName()))] as const,
-	);
+	const entries = fields.map(field => {
+		const value = valueAt(options, toOption(field).attributeName());
+		return [field.name, field.isNullable ? orNull(value) : value] as const;
+	});
 	return toInput<Input>(entries.filter(([, value]) => value !== undefined));
 }
 
@@ -44,14 +46,14 @@ const placeholders: Readonly<Partial<Record<Field['kind'], string>>> = {
 
 /** `--monthly-quota <n>`; a flag has no value. */
 function toFlags({name, kind, option}: Field): string {
-	const long = option ?? name.replaceAll(/[_.]/g, '-');
+	const long = option ?? snakeCase(name).replaceAll(/[_.]/g, '-');
 	const placeholder = placeholders[kind] ?? long.split('-').at(-1);
 	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }
 
 /** The description as a clause, with the default. */
 function toHelp({description, default: initial}: Field): string {
-	const clause = lowerFirst(description.replace(/\.$/, ''));
+	const clause = lowerFirst(description.replaceAll('`', '').replace(/\.$/, ''));
 	return initial === undefined ? clause : `${clause}; default: ${initial}`;
 }
 

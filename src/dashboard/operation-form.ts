@@ -137,21 +137,23 @@ export function fieldInputs(
 	{values = {}, typed = new URLSearchParams(), choices = {}, isCompact = false}: Drawing,
 ): Html {
 	const isRepeated = fields.some(({name}) => typed.has(name));
+	const isCreation = fields.some(field => field.isRequired);
 	const drawn = fields.map(field => {
 		const {name, description} = field;
 		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
 		return fieldInput(field, text, {
 			hint: isCompact || description === '' ? undefined : description,
 			words: choices[name] ?? field.schema.enum,
+			isRequired: field.isRequired || !(field.isNullable || isCreation),
 		});
 	});
 	return join(drawn);
 }
 
 function fieldInput(
-	{name, label, kind, isNullable, default: placeholder = 'none'}: Field,
+	{name, label, kind, schema, default: placeholder = 'none'}: Field,
 	value: string,
-	{hint, words}: {readonly hint: string | undefined; readonly words: readonly string[] | undefined},
+	{hint, words, isRequired}: {hint: string | undefined; words: readonly string[] | undefined; isRequired: boolean},
 ): Html {
 	if (kind === 'flag') {
 		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
@@ -159,20 +161,27 @@ function fieldInput(
 	if (words) {
 		const options = new Set([value, ...words].filter(word => word !== ''));
 		const choices = [...options].map(word => ({value: word, label: word}));
-		return select({name, label, value}, [{value: '', label: placeholder}, ...choices]);
+		return select({name, label, value}, isRequired ? choices : [{value: '', label: placeholder}, ...choices]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
 	return kind === 'long text'
 		? textarea(parts, 2)
-		: input({...parts, required: !isNullable, ...(placeholder !== 'none' && {placeholder})});
+		: input({
+				...parts,
+				required: isRequired,
+				...(schema.format?.endsWith('email') && {type: 'email'}),
+				...(placeholder !== 'none' && {placeholder}),
+			});
 }
 
 /**
  * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`. Of
- * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. Throws
- * `Refused` if a text is not valid.
+ * the fields that were not sent, a flag is `false`, a required text is empty, and any other stays as it is. In a form
+ * with required fields, which creates an object, a field that is optional may be left empty. Throws `Refused` if a text
+ * is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
+	const isCreation = fields.some(({isRequired}) => isRequired);
 	const entries = fields.flatMap(field => {
 		const {name, label, kind, isRequired, isNullable} = field;
 		if (kind !== 'flag' && !isRequired && !form.has(name)) {
@@ -181,6 +190,9 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 		const text = form.get(name)?.trim() ?? '';
 		if (text === '' && isNullable) {
 			return [[name, null] as const];
+		}
+		if (text === '' && isCreation && !isRequired && kind !== 'flag') {
+			return [];
 		}
 		const parsed = parseField(field, text);
 		return [[name, parsed.ok ? parsed.value : wrong(`The ${lowerFirst(label)} ${parsed.problem}.`)] as const];
