@@ -6,7 +6,7 @@ import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
-import {type Extras, extrasJson} from '../mail/message.ts';
+import {type Extras, extraFields, extrasJson} from '../mail/message.ts';
 import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
 import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from '../resources/formats.ts';
 import {compileCheck, joinField, maxViolations} from '../resources/validate.ts';
@@ -164,20 +164,22 @@ function fileProblems(attachments: readonly unknown[], {max, bytes}: AttachmentL
 	});
 }
 
-function toExtras(
-	{priority, toName, replyToName, replyTracking, headers, sendAt: when, expiresAt: end}: SendBody,
-	now: number,
-): Extras {
+function toExtras(body: SendBody, now: number): Extras {
+	const {headers, sendAt: when, expiresAt: end} = body;
 	const sendAt = (when === undefined ? null : readSendAt(when, now)) ?? null;
 	const expiresAt = end === undefined ? undefined : readExpiresAt(end, now, sendAt);
 	const added = Object.entries(headers ?? {}) as Array<[string, string]>;
+	const fields: Record<string, unknown> = {};
+	for (const name of extraFields) {
+		const value = body[name];
+		if (value !== undefined && value !== false) {
+			fields[name] = value;
+		}
+	}
 	return {
 		...(sendAt !== null && {sendAt}),
 		...(expiresAt !== undefined && {expiresAt}),
-		...(priority !== undefined && {priority}),
-		...(toName !== undefined && {toName}),
-		...(replyToName !== undefined && {replyToName}),
-		...(replyTracking && {replyTracking}),
+		...fields,
 		...(added.length > 0 && {headers: added.map(([name, value]) => [addedName(name) ?? name, value] as const)}),
 	};
 }

@@ -1,6 +1,7 @@
 import {Option} from 'commander';
 import type {TSchema} from 'typebox';
 import {defined} from '../kit/collections.ts';
+import {snakeCase} from '../kit/text.ts';
 import {type Field, fieldText, listFields, lowerFirst, parseField, toInput, valueAt} from '../resources/fields.ts';
 import type {InputOf, Operation} from '../resources/operation.ts';
 import {readSecret} from './files.ts';
@@ -50,7 +51,7 @@ const placeholders: Readonly<Partial<Record<Field['kind'], string>>> = {
 
 /** `--monthly-quota <n>`; a flag has no value. */
 function toFlags({name, kind, option}: Field): string {
-	const long = option ?? name.replaceAll(/[_.]/g, '-');
+	const long = option ?? snakeCase(name).replaceAll(/[_.]/g, '-');
 	const placeholder = placeholders[kind] ?? long.split('-').at(-1);
 	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }

@@ -184,10 +184,11 @@ function fieldInput(field: Field, value: string, {hint, required, words}: Shown)
 	if (words) {
 		const options = new Set([value, ...words].filter(word => word !== ''));
 		const choices = [...options].map(word => ({value: word, label: choiceLabel(field, word)}));
-		return select({name, label, value}, [...(isNullable ? [{value: '', label: placeholder}] : []), ...choices]);
+		const isBlankAllowed = isNullable || (!required && !schema.enum);
+		return select({name, label, value}, [...(isBlankAllowed ? [{value: '', label: placeholder}] : []), ...choices]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
-	const type = schema.format === 'email' ? 'email' : 'text';
+	const type = schema.format?.endsWith('email') ? 'email' : 'text';
 	return kind === 'long text'
 		? textarea(parts, 2)
 		: input({...parts, type, required, ...(placeholder !== 'none' && {placeholder})});

@@ -96,3 +96,6 @@ function distance(left: string, right: string): number {
 
 	return row[right.length] ?? 0;
 }
+
+/** Converts `replyTo` to `reply_to`. */
+export const snakeCase = (name: string): string => name.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`);

@@ -78,6 +78,12 @@ export type Extras = {
 	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
 };
 
+/** The extras that a message stores as the send has them. Responses show them in this order. */
+export const extraFields = ['priority', 'toName', 'replyToName', 'replyTracking'] as const satisfies ReadonlyArray<
+	keyof Extras
+>;
+export type ExtraFields = Pick<Extras, (typeof extraFields)[number]>;
+
 /** The order in which messages wait for one destination. */
 export const priorities = ['high', 'normal', 'low'] as const;
 export type Priority = (typeof priorities)[number];

@@ -1,5 +1,6 @@
 import type {TObject, TSchema} from 'typebox';
 import {size as sizeParser} from '../config/parsers.ts';
+import {snakeCase} from '../kit/text.ts';
 import {durationText, parseDuration} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {type FormatName, formats} from './formats.ts';
@@ -24,6 +25,8 @@ type Annotation = {
 	readonly isSecret?: true;
 	/** Returns the form in which a valid text is stored. */
 	readonly normalize?: (text: string) => string | null;
+	/** The field `X-Mailctl-…` of the header of a submitted message that sets it. */
+	readonly header?: string;
 	/** Restricts the field on the dashboard to users of all workspaces. */
 	readonly everywhere?: true;
 	/** Why the dashboard does not offer the field. */
@@ -109,9 +112,9 @@ export function listFields(input: TSchema, path = ''): Field[] {
 	});
 }
 
-/** Converts `monthly_quota` to `Monthly quota`. */
+/** Converts `monthly_quota` or `monthlyQuota` to `Monthly quota`. */
 function toLabel(property: string): string {
-	return property.charAt(0).toUpperCase() + property.slice(1).replaceAll('_', ' ');
+	return property.charAt(0).toUpperCase() + snakeCase(property.slice(1)).replaceAll('_', ' ');
 }
 
 /** Converts a label or a sentence for use inside a sentence. Abbreviations stay as they are. */

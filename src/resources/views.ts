@@ -1,7 +1,8 @@
 import {present} from '../kit/collections.ts';
 import {parseExact} from '../kit/exact-json.ts';
+import {snakeCase} from '../kit/text.ts';
 import {apiTime} from '../kit/time.ts';
-import type {Extras} from '../mail/message.ts';
+import {type Extras, extraFields} from '../mail/message.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
@@ -53,14 +54,11 @@ export function messageView(message: StoredMessage, time = apiTime) {
 
 /** Returns the rare fields, if the message has them. */
 function extrasView(extras: Extras, time: typeof apiTime) {
-	const {priority, toName, replyToName, replyTracking, headers, sendAt, expiresAt} = extras;
+	const {headers, sendAt, expiresAt} = extras;
 	return present({
 		send_at: sendAt && time(sendAt),
 		expires_at: expiresAt && time(expiresAt),
-		priority,
-		to_name: toName,
-		reply_to_name: replyToName,
-		reply_tracking: replyTracking,
+		...Object.fromEntries(extraFields.map(name => [snakeCase(name), extras[name]])),
 		headers: headers && Object.fromEntries(headers),
 	});
 }

@@ -3,6 +3,7 @@ import {Numeral, writeExact} from '../kit/exact-json.ts';
 import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {priorities} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
+import {field} from '../resources/fields.ts';
 import {isStorable} from '../resources/formats.ts';
 
 const maxJsonBytes = 256 * 1024;
@@ -120,30 +121,45 @@ export const sendExample = {
 
 /**
  * The body of a send (docs/reference/interface.md, Send request). `null` in an optional field means that it is absent.
+ * The options of `mailctl send` and the header fields of submitted messages follow from it (`field`). The fields that a
+ * message stores as they are stand in `extraFields` too.
  */
 export const sendBody = Type.Object(
 	{
-		from: Type.String({
-			format: 'email',
+		from: field(Type.String({format: 'email'}), {
+			label: 'Sender',
+			option: 'from <address>',
 			description: 'An active, verified sender of the workspace, as a bare address.',
 		}),
-		to: Type.String({format: 'recipient-email', description: 'The primary recipient, as a bare address.'}),
-		templateId: Type.String({minLength: 1, description: 'The template, `tpl_…`. Its latest version is sent.'}),
+		to: field(Type.String({format: 'recipient-email'}), {
+			label: 'Recipient',
+			option: 'to <address>',
+			description: 'The primary recipient, as a bare address.',
+		}),
+		templateId: field(Type.String({minLength: 1}), {
+			option: 'template <id|name>',
+			description: 'The template. Its latest version is sent.',
+		}),
 		data: Type.Optional(
 			Type.Object(
 				{},
 				{variables: true, description: 'Template variables, at most 256 KiB as JSON and 16 levels deep.'},
 			),
 		),
-		replyTo: Type.Optional(Type.String({format: 'email', description: 'The address that replies go to.'})),
-		toName: Type.Optional(Type.String({format: 'label', description: 'The display name of `to`.'})),
-		replyToName: Type.Optional(Type.String({format: 'label', description: 'The display name of `replyTo`.'})),
-		replyTracking: Type.Optional(
-			Type.Boolean({
-				description:
-					'`true` sets Reply-To to an address of this installation: replies arrive as `received` events that name this message. Cannot be combined with `replyTo`.',
-			}),
-		),
+		replyTo: field(Type.Optional(Type.String({format: 'email'})), {
+			option: 'reply-to <address>',
+			description: 'The address that replies go to.',
+		}),
+		toName: field(Type.Optional(Type.String({format: 'label'})), {
+			description: 'The display name of the recipient.',
+		}),
+		replyToName: field(Type.Optional(Type.String({format: 'label'})), {
+			description: 'The display name of the address that replies go to.',
+		}),
+		replyTracking: field(Type.Optional(Type.Boolean()), {
+			description:
+				'Whether replies arrive as `received` events that name this message. Not with another address for replies.',
+		}),
 		headers: Type.Optional(
 			Type.Object(
 				{},
@@ -155,9 +171,10 @@ export const sendBody = Type.Object(
 				},
 			),
 		),
-		inReplyTo: Type.Optional(
-			Type.String({description: 'A message of this workspace, `msg_…`, that the new one follows in its thread.'}),
-		),
+		inReplyTo: field(Type.Optional(Type.String()), {
+			option: 'in-reply-to <id>',
+			description: 'A message of this workspace, `msg_…`, that the new one follows in its thread.',
+		}),
 		cc: Type.Optional(
 			Type.Array(Type.String({format: 'email'}), {
 				maxItems: 25,
@@ -177,21 +194,20 @@ export const sendBody = Type.Object(
 				},
 			),
 		),
-		unsubscribeGroup: Type.Optional(
-			Type.String({minLength: 1, description: 'The code of a topic, which recipients can opt out of.'}),
-		),
-		locale: Type.Optional(
-			Type.String({
-				format: 'locale',
-				description: 'BCP-47 tag: selects the variant and formats. Remembered for the recipient.',
-			}),
-		),
-		timezone: Type.Optional(
-			Type.String({
-				format: 'timezone',
-				description: 'IANA time zone in which dates are shown. Remembered for the recipient.',
-			}),
-		),
+		unsubscribeGroup: field(Type.Optional(Type.String({minLength: 1})), {
+			option: 'topic <code>',
+			header: 'topic',
+			description: 'The code of a topic, which recipients can opt out of.',
+		}),
+		locale: field(Type.Optional(Type.String({format: 'locale'})), {
+			label: 'Language',
+			option: 'locale <tag>',
+			description: 'BCP-47 tag: selects the variant and formats. Remembered for the recipient.',
+		}),
+		timezone: field(Type.Optional(Type.String({format: 'timezone'})), {
+			option: 'timezone <zone>',
+			description: 'IANA time zone in which dates are shown. Remembered for the recipient.',
+		}),
 		attachments: Type.Optional(
 			Type.Array(attachment, {
 				maxItems: defaultAttachments.max,
@@ -205,29 +221,31 @@ export const sendBody = Type.Object(
 			}),
 		),
 		tracking: Type.Optional(tracking),
-		sendAt: Type.Optional(
-			Type.String({
-				description:
-					'The earliest time to send: RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead.',
-			}),
-		),
-		expiresAt: Type.Optional(
-			Type.String({
-				description:
-					'The latest time to send, in the format of `sendAt` and at least a minute after it or after now. Recipients not delivered by then become `bounced` with the reason `expired`.',
-			}),
-		),
-		priority: Type.Optional(
-			Type.Enum([...priorities], {
-				description:
-					'Which messages are sent to a destination first. Defaults to the priority of the topic, then of the template, then `normal`.',
-			}),
-		),
+		sendAt: field(Type.Optional(Type.String()), {
+			option: 'at <time>',
+			description:
+				'The earliest time to send: RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead.',
+		}),
+		expiresAt: field(Type.Optional(Type.String()), {
+			option: 'expires <time>',
+			description:
+				'The latest time to send, written like the earliest one and at least a minute after it or after now. Recipients not delivered by then become `bounced` with the reason `expired`.',
+		}),
+		priority: field(Type.Optional(Type.Enum([...priorities])), {
+			header: 'priority',
+			description:
+				'Which messages are sent to a destination first: `high` before `normal` before `low`. Defaults to the priority of the topic, then of the template, then `normal`.',
+		}),
 	},
 	{...strict, examples: [sendExample]},
 );
 
 export type SendBody = Static<typeof sendBody>;
+
+const {to, from, locale} = sendBody.properties;
+
+/** What the dashboard asks for when it sends a test of a template. */
+export const testSend = Type.Object({to, from, locale});
 
 /** An item of a batch. */
 export const batchItem = Type.Object(

@@ -63,7 +63,7 @@ test.serial('every other state of the editor is accessible, and a test links to 
 
 	await page.goto('/templates/tpl_welcome');
 	await page.getByText('Send a test').click();
-	await page.getByLabel('To', {exact: true}).fill('ann@dest.example');
+	await page.getByLabel('Recipient', {exact: true}).fill('ann@dest.example');
 	await page.getByRole('button', {name: 'Send it'}).click();
 	await page.waitForURL(/\/messages\/msg_/);
 	await page.getByText('Version 1 is on its way to ann@dest.example.').waitFor();

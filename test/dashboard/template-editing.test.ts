@@ -144,7 +144,7 @@ test('a test message passes every check of a send', async t => {
 		t.regex(problemOf(seen), why);
 		return seen;
 	};
-	t.regex((await refused({to: 'nobody'}, /Nothing was sent: to must/)).text, /value="nobody"/);
+	t.regex((await refused({to: 'nobody'}, /Nothing was sent: The recipient must/)).text, /value="nobody"/);
 	await refused({from: 'other@dest.example'}, /not an active, verified sender/);
 	await shop().live.post('/v1/suppressions', {recipient: 'barred@dest.example'});
 	await refused({to: 'barred@dest.example'}, /on the suppression list/);

@@ -4,7 +4,15 @@ import {addFieldOptions, readFieldOptions} from '../../src/cli/field-options.ts'
 import {CliCommand} from '../../src/cli/program.ts';
 import {fieldInputs, readFields} from '../../src/dashboard/operation-form.ts';
 import {Type} from '../../src/mail/type.ts';
-import {field, fieldText, listFields, optionalOrNull, parseField, valueAt} from '../../src/resources/fields.ts';
+import {
+	type Field,
+	field,
+	fieldText,
+	listFields,
+	optionalOrNull,
+	parseField,
+	valueAt,
+} from '../../src/resources/fields.ts';
 import {Refused} from '../../src/resources/operation.ts';
 import {workspaceInput} from '../../src/resources/workspaces/settings.ts';
 
@@ -173,4 +181,38 @@ test('any text is read as a value of the schema or refused with a reason', t => 
 	);
 	t.is(valueAt({a: {b: 1}}, 'a.b'), 1);
 	t.is(valueAt({}, 'a.b'), undefined);
+});
+
+const camel = Type.Object({
+	replyTo: field(Type.String({format: 'email'}), {description: 'Where `replies` go.'}),
+	colorName: Type.Optional(Type.Enum(['red', 'blue'])),
+	shown: Type.Enum(['red', 'blue']),
+});
+
+test('the name of a property in camel case becomes words, and only what may be null is cleared by none', t => {
+	const camelFields = listFields(camel);
+	t.deepEqual(
+		camelFields.map(({label}) => label),
+		['Reply to', 'Color name', 'Shown'],
+	);
+	const command = addFieldOptions(new CliCommand('create').exitOverride(), [camelFields[0] as Field], {
+		replyTo: text => text,
+	});
+	t.is(
+		command.options.map(({flags, description}) => `${flags}: ${description}`)[0],
+		'--reply-to <to>: where replies go',
+	);
+	t.deepEqual(readFieldOptions(camelFields, command.parse(['--reply-to', 'none'], {from: 'user'}).opts()), {
+		replyTo: 'none',
+	});
+});
+
+test('the form of a new object requires only required fields, and leaves out what is empty', t => {
+	const camelFields = listFields(camel);
+	const {markup: form} = fieldInputs(camelFields, {});
+	t.regex(form, /<input type="email" name="replyTo"[^>]* required/);
+	t.regex(form, /<select name="colorName"><option value="" selected>none/);
+	t.regex(form, /<select name="shown"><option value="red">/);
+	const sent = new URLSearchParams({replyTo: 'a@example.com', colorName: '', shown: 'red'});
+	t.deepEqual(readFields(camelFields, sent), {replyTo: 'a@example.com', shown: 'red'});
 });

@@ -22,11 +22,12 @@ import {operationForms, pageForms, toContext, wrong} from '../../dashboard/opera
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
+import {pick} from '../../kit/collections.ts';
 import {parseExact, writeExact} from '../../kit/exact-json.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
-import {erasedAddress, readExtras} from '../../mail/message.ts';
+import {erasedAddress, extraFields, readExtras} from '../../mail/message.ts';
 import {readResend} from '../../send/send.ts';
 import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
 import {perform} from '../operation.ts';
@@ -377,17 +378,15 @@ function toAddress(text: string): Address | null {
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
 function curlCommand(apiUrl: string, sent: SentMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
-	const {priority, toName, replyToName, replyTracking, headers} = readExtras(sent.extras);
+	const extras = readExtras(sent.extras);
 	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
 		to,
 		cc: parsed(cc),
 		replyTo: replyTo ?? undefined,
-		toName,
-		replyToName,
-		replyTracking,
-		headers: headers && Object.fromEntries(headers),
+		...pick(extras, extraFields),
+		headers: extras.headers && Object.fromEntries(extras.headers),
 		templateId,
 		data: parsed(data),
 		metadata: parsed(metadata),
@@ -396,7 +395,6 @@ function curlCommand(apiUrl: string, sent: SentMessage): string {
 		locale: locale ?? undefined,
 		timezone: timezone ?? undefined,
 		tracking: parsed(tracking),
-		priority,
 	};
 	return [
 		`curl -sS ${apiUrl}/v1/messages \\`,

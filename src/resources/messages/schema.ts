@@ -1,6 +1,9 @@
-import {eventTypes, priorities, recipientStates} from '../../mail/message.ts';
+import {pick, present} from '../../kit/collections.ts';
+import {snakeCase} from '../../kit/text.ts';
+import {eventTypes, extraFields, recipientStates} from '../../mail/message.ts';
 import {phases} from '../../mail/outcome.ts';
 import {Type} from '../../mail/type.ts';
+import {sendBody} from '../../send/schema.ts';
 import {textOrNull, time} from '../page-schema.ts';
 
 /** The response to an accepted send. */
@@ -38,6 +41,14 @@ const eventExample = {
 	detail: {recipient: 'user@example.org', role: 'to', attempt: 1, host: 'mx.example.org', code: 250},
 };
 
+/** The fields that a message has as the send has them. */
+const extras = Object.fromEntries(
+	extraFields.map(name => {
+		const rules = present(pick(sendBody.properties[name] as {type?: string; enum?: string[]}, ['type', 'enum']));
+		return [snakeCase(name), Type.Optional({...rules, description: 'Only if the send set it.'})];
+	}),
+);
+
 /** A message in responses (docs/reference/interface.md, Message). */
 export const messageSchema = Type.Object(
 	{
@@ -57,10 +68,7 @@ export const messageSchema = Type.Object(
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
 		resent_from: textOrNull('The message that this one resends, or `null`.'),
-		priority: Type.Optional(Type.Enum([...priorities], {description: 'Only if the send set it.'})),
-		to_name: Type.Optional(Type.String({description: 'Only if the send set it, like the next three.'})),
-		reply_to_name: Type.Optional(Type.String()),
-		reply_tracking: Type.Optional(Type.Boolean()),
+		...extras,
 		headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 		send_at: Type.Optional(Type.String({description: 'Only if scheduled: the earliest time to send.'})),
 		expires_at: Type.Optional(Type.String({description: 'Only if the message expires: the latest time to send.'})),

@@ -1,81 +1,76 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
+import {Option} from 'commander';
 import {CliError, type ExitKind} from '../../cli/fault.ts';
+import {addFieldOptions, readFieldOptions} from '../../cli/field-options.ts';
 import {readInput, readVariables} from '../../cli/files.ts';
-import {collect, locale, metadata, mode, oneOf, timezone} from '../../cli/options.ts';
+import {collect, metadata, mode} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {writeExact} from '../../kit/exact-json.ts';
 import {storeTime} from '../../kit/time.ts';
-import {type Mode, type Priority, priorities, type RecipientState} from '../../mail/message.ts';
+import type {Mode, RecipientState} from '../../mail/message.ts';
+import {type SendBody, sendBody} from '../../send/schema.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {liveDaemon} from '../../store/data-folder/daemon-file.ts';
 import {findMessageStatus} from '../../store/messages.ts';
 import {readStatus} from '../../store/recipients.ts';
+import {listFields, valueAt} from '../fields.ts';
 import {issueKey} from '../keys/rules.ts';
 import {deleteApiKey} from '../keys/store.ts';
 import {notFound} from '../operation.ts';
 import {chosenTemplate} from '../templates/cli.ts';
 
 type Options = {
-	from: string;
-	to: string;
-	template: string;
-	data?: string;
-	replyTo?: string;
-	toName?: string;
-	replyToName?: string;
-	replyTracking?: boolean;
-	header?: string[];
-	inReplyTo?: string;
-	cc?: string[];
-	attach?: string[];
-	topic?: string;
-	locale?: string;
-	timezone?: string;
-	metadata?: string[];
-	idempotencyKey?: string;
-	priority?: Priority;
-	at?: string;
-	expires?: string;
-	mode: Mode;
-	wait?: boolean;
+	readonly template: string;
+	readonly idempotencyKey?: string;
+	readonly mode: Mode;
+	readonly wait?: boolean;
 };
 
 const pollInterval = 100;
 
+/** An option, and what converts the texts of all its uses to the field. It may throw `CliError`. */
+type OwnOption = readonly [option: Option, read: (texts: readonly string[]) => unknown];
+
+/** The fields that are not written as in the API: files, and lists and pairs that are repeated. */
+const ownOptions: Readonly<Partial<Record<keyof SendBody, OwnOption>>> = {
+	data: [
+		new Option('--data <file>', 'JSON file of variables; - is standard input'),
+		files => readVariables(files.at(-1) ?? '-'),
+	],
+	cc: [new Option('--cc <address>', 'a Cc recipient; repeatable'), addresses => addresses],
+	headers: [
+		new Option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; repeatable'),
+		pairs => Object.fromEntries(pairs.map(headerPair)),
+	],
+	attachments: [
+		new Option('--attach <file>', 'an attachment, or FILE;cid=ID if the html refers to it as cid:ID; repeatable'),
+		files => Promise.all(files.map(attachment)),
+	],
+	metadata: [new Option('--metadata <key=value>', 'stored with the message; repeatable'), metadata],
+};
+
+/** The fields that have no option. */
+const withoutOption = ['tags', 'tracking.opens', 'tracking.clicks'];
+
+const fields = listFields(sendBody).filter(
+	({name}) => !Object.hasOwn(ownOptions, name) && !withoutOption.includes(name),
+);
+
+// The daemon checks addresses and their names. It refuses the message, so that the command exits with 65 and not 64.
+const unchecked = ['from', 'to', 'replyTo', 'toName', 'replyToName'];
+const parsers = Object.fromEntries(unchecked.map(name => [name, (text: string) => text]));
+
 export function sendCommand(command: CliCommand): void {
+	command.sample(
+		'mailctl send --from no-reply@shop.example --to user@example.com \\\n    --template receipt --data order.json --wait',
+	);
+	addFieldOptions(command, fields, parsers);
+	for (const [option] of Object.values(ownOptions)) {
+		command.addOption(option.argParser(collect));
+	}
 	command
-		.sample(
-			'mailctl send --from no-reply@shop.example --to user@example.com \\\n    --template receipt --data order.json --wait',
-		)
-		.requiredOption('--from <address>', 'a verified sender')
-		.requiredOption('--to <address>', 'the recipient')
-		.requiredOption('--template <id|name>', 'the template')
-		.option('--data <file>', 'JSON file of variables; - is standard input')
-		.option('--cc <address>', 'a Cc recipient; repeatable', collect)
-		.option('--reply-to <address>', 'where replies go')
-		.option('--to-name <name>', 'the name of the recipient')
-		.option('--reply-to-name <name>', 'the name before --reply-to')
-		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; repeatable', collect)
-		.option('--reply-tracking', 'receive replies here, as received messages that name this message')
-		.option('--in-reply-to <id>', 'the message that it replies to')
-		.option(
-			'--attach <file>',
-			'an attachment, or FILE;cid=ID if the html refers to it as cid:ID; repeatable',
-			collect,
-		)
-		.option('--topic <code>', 'subscription topic')
-		.option('--locale <tag>', 'language of the recipient', locale)
-		.option('--timezone <zone>', 'zone of the recipient', timezone)
-		.option('--metadata <key=value>', 'stored with the message; repeatable', collect)
-		.option(
-			'--priority <priority>',
-			'high, normal or low; default: that of its topic or template',
-			oneOf('--priority', priorities),
-		)
-		.option('--at <time>', 'send at this time: 2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d')
-		.option('--expires <time>', 'do not send after this time, in the same format; at least a minute after --at')
 		.option('--idempotency-key <key>', 'a key that was used before sends nothing again')
 		.option('--mode <mode>', 'live, or test, which sends nothing', mode, 'live')
 		.option('--wait', 'wait for the final status; exit 0 if delivered or sent, else 69')
@@ -84,26 +79,10 @@ export function sendCommand(command: CliCommand): void {
 
 async function send(session: Session, options: Options): Promise<void> {
 	const template = await chosenTemplate(session, options.template);
-	const body = {
-		from: options.from,
-		to: options.to,
+	const body: Partial<SendBody> = {
+		...readFieldOptions<Partial<SendBody>>(fields, options),
+		...(await readOwnOptions(options)),
 		templateId: template.id,
-		data: options.data === undefined ? undefined : await readVariables(options.data),
-		replyTo: options.replyTo,
-		toName: options.toName,
-		replyToName: options.replyToName,
-		replyTracking: options.replyTracking,
-		headers: options.header && Object.fromEntries(options.header.map(headerPair)),
-		inReplyTo: options.inReplyTo,
-		cc: options.cc,
-		attachments: options.attach && (await Promise.all(options.attach.map(attachment))),
-		unsubscribeGroup: options.topic,
-		locale: options.locale,
-		timezone: options.timezone,
-		priority: options.priority,
-		sendAt: options.at,
-		expiresAt: options.expires,
-		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;
 	const accepted = await postAs(session, {workspaceId, mode: options.mode}, '/v1/messages', body, {
@@ -118,6 +97,17 @@ async function send(session: Session, options: Options): Promise<void> {
 	if (status !== 'delivered' && status !== 'sent') {
 		throw new CliError('unavailable', `the message is ${status}`, `see mailctl message show ${accepted.id}`);
 	}
+}
+
+async function readOwnOptions(options: object): Promise<Partial<SendBody>> {
+	const body: Record<string, unknown> = {};
+	for (const [name, [option, read]] of Object.entries(ownOptions)) {
+		const texts = valueAt(options, option.attributeName());
+		if (texts !== undefined) {
+			body[name] = await read(texts as string[]);
+		}
+	}
+	return body;
 }
 
 function headerPair(text: string): [name: string, value: string] {

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import type {Static} from 'typebox';
 import {readSend} from '../../api/read-send.ts';
 import {renderInWorker} from '../../compose/render/in-worker.ts';
 import {pager} from '../../dashboard/lists.ts';
@@ -12,18 +13,15 @@ import {
 	emptyNote,
 	facts,
 	hidden,
-	input,
-	join,
 	name,
 	nothing,
 	opened,
 	section,
-	select,
 	table,
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
+import {checkTyped, fieldInputs, operationForms, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -31,7 +29,9 @@ import {parseExact} from '../../kit/exact-json.ts';
 import {createTurns} from '../../kit/turns.ts';
 import {apiError} from '../../mail/api-error.ts';
 import {isTemplateId} from '../../mail/ids.ts';
+import {testSend} from '../../send/schema.ts';
 import {listSenders, type Sender} from '../domains/store.ts';
+import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {listTopics} from '../topics/store.ts';
 import {removeTemplate, rollBackTemplate, settingsFields, updateTemplate} from './rules.ts';
@@ -87,16 +87,12 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		return section('Settings', html`<div class="card stack">${form}</div>`);
 	}
 
-	async function actions(
-		{id, latest_version: latest}: Template,
-		saved: Saved | undefined,
-		{workspace, query}: Visit,
-	) {
+	async function actions({id, latest_version: latest}: Template, saved: Saved | undefined, visit: Visit) {
 		const test =
 			saved && saved.version.version === latest
-				? opened('Send a test', testForm(id, saved, query, await listSenders(reader, workspace.id)))
+				? opened('Send a test', testForm(id, saved, await listSenders(reader, visit.workspace.id), visit))
 				: nothing;
-		return html`${test}<a class="button main" href="/templates/${id}/edit${parseLanguage(query)}">Edit</a>`;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${parseLanguage(visit.query)}">Edit</a>`;
 	}
 
 	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
@@ -276,41 +272,52 @@ function removal({id, name}: Template): Html {
 	);
 }
 
+const testFields = listFields(testSend);
+
 /** Sends the newest version with its sample to one address: a message like any other, with every check of a send. */
 function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
-	async function send(visit: Visit): Promise<Answer> {
-		const {form, workspace, tools} = visit;
+	async function show(visit: Visit, problem: string): Promise<Answer> {
 		const template = await chosenTemplate(reader, visit);
-		const {version, variants} = await chosenVersion(reader, template, null);
-		const [from, locale] = [form.get('from') ?? '', form.get('locale') ?? ''];
-		const to = form.get('to')?.trim() ?? '';
-		const data = parseExact(version.sample ?? '{}');
-		const body = {from, to, templateId: template.id, data, ...(locale !== '' && {locale})};
-		const refused = (why: string): Answer => ({
+		const saved = await chosenVersion(reader, template, null);
+		const senders = await listSenders(reader, visit.workspace.id);
+		return {
 			kind: 'page',
 			place: 'templates',
 			title: `Send a test of ${template.name}`,
-			problem: `Nothing was sent: ${why}`,
+			problem: `Nothing was sent: ${problem}`,
 			actions: html`<a class="button" href="/templates/${template.id}">Back to the template</a>`,
-			content: html`<div class="card stack">${testAct(template.id, {variants, from, senders: [from], locale, to})}</div>`,
-		});
+			content: html`<div class="card">${testForm(template.id, saved, senders, visit)}</div>`,
+		};
+	}
+
+	async function send(visit: Visit): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const template = await chosenTemplate(reader, visit);
+		const {version} = await chosenVersion(reader, template, null);
+		const input = readFields<Static<typeof testSend>>(testFields, form);
+		const body = {...input, templateId: template.id, data: parseExact(version.sample ?? '{}')};
 		const read = readSend(body, {workspaceId: workspace.id, mode: 'live'}, tools.clock.now());
 		if (!read.ok) {
-			return refused((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
+			wrong((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
 		}
 		const accepted = mayAccept()
 			? await accept.single({...read.send, by: tools.operator}, null)
 			: ({ok: false, code: 'unavailable'} as const);
 		return accepted.ok
-			? go(`/messages/${accepted.id}`, `Version ${version.version} is on its way to ${to}.`)
-			: refused(apiError(accepted.code).message);
+			? go(`/messages/${accepted.id}`, `Version ${version.version} is on its way to ${input.to}.`)
+			: wrong(apiError(accepted.code).message);
 	}
 
-	return {method: 'POST', path: '/templates/:id/test', role: 'operator', answer: send};
+	return pageForms(show)('/templates/:id/test', 'operator', send);
 }
 
 /** The form; without a sender that may send, what to do first. */
-function testForm(id: string, {variants}: Saved, query: URLSearchParams, senders: readonly Sender[]): Html {
+function testForm(
+	id: string,
+	{variants}: Saved,
+	senders: readonly Sender[],
+	{query, form}: Pick<Visit, 'query' | 'form'>,
+): Html {
 	const able = senders.filter(
 		({verified_at: verified, disabled_at: disabled}) => verified !== null && disabled === null,
 	);
@@ -318,30 +325,20 @@ function testForm(id: string, {variants}: Saved, query: URLSearchParams, senders
 	if (!first) {
 		return html`<p>There is no verified sender yet. <a href="/domains">Add a domain and a sender</a> first.</p>`;
 	}
-	const addresses = able.map(({address}) => address);
-	const locale = query.get('locale') ?? variants[0]?.locale ?? '';
-	return html`<div class="stack">${testAct(id, {variants, from: first.address, senders: addresses, locale, to: ''})}</div>`;
-}
-
-type Fields = Pick<Saved, 'variants'> & {
-	readonly from: string;
-	readonly senders: readonly string[];
-	readonly locale: string;
-	readonly to: string;
-};
-
-function testAct(id: string, {variants, from, senders, locale, to}: Fields): Html {
-	const languages = variants.map(one => ({value: one.locale ?? '', label: localeName(one.locale)}));
-	const fields = join([
-		input({name: 'to', label: 'To', value: to, type: 'email', required: true}),
-		select(
-			{name: 'from', label: 'From', value: from},
-			senders.map(address => ({value: address, label: address})),
-		),
-		...(languages.length > 1 ? [select({name: 'locale', label: 'Language', value: locale}, languages)] : []),
-		html`<small>The newest version with its sample variables. It counts as a message.</small>`,
-	]);
-	return act({to: `/templates/${id}/test`, label: 'Send it', fields});
+	const fields = fieldInputs(
+		testFields.filter(({name}) => name !== 'locale' || variants.length > 1),
+		{
+			values: {from: first.address, locale: query.get('locale') ?? variants[0]?.locale},
+			typed: form,
+			choices: {
+				from: able.map(({address}) => address),
+				locale: variants.flatMap(({locale}) => locale ?? []),
+			},
+			isCompact: true,
+		},
+	);
+	const note = html`<small>The newest version with its sample variables. It counts as a message.</small>`;
+	return html`<div class="stack">${act({to: `/templates/${id}/test`, label: 'Send it', fields: html`${fields}${note}`})}</div>`;
 }
 
 /** Throws that there is no such template, or version of it. */

@@ -7,7 +7,7 @@ import {inSlice} from '../../kit/turns.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import type {ApiErrorCode} from '../../mail/api-error.ts';
 import {decodeWords} from '../../mail/decode.ts';
-import {type Extras, extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../../mail/message.ts';
+import {type ExtraFields, type Extras, extrasJson, isMessageId, submittedFile} from '../../mail/message.ts';
 import {
 	fieldValue,
 	type HeaderLimits,
@@ -23,8 +23,10 @@ import {
 } from '../../mail/source.ts';
 import {suppresses} from '../../mail/suppression.ts';
 import {isLooping} from '../../net/smtp-listener.ts';
+import {type Field, listFields, parseField} from '../../resources/fields.ts';
 import {readAddressees} from '../../resources/topics/store.ts';
 import type {Accepted, Send} from '../draft.ts';
+import {type SendBody, sendBody} from '../schema.ts';
 import type {Accept} from '../send.ts';
 
 /** A reply to a client: a code, and a text that begins with the enhanced code. */
@@ -169,7 +171,7 @@ export class Submission {
 		const templateId = await this.#options.templateOf(caller.workspaceId);
 		const attachments = [submittedFile(mail.messageId, mail.source)];
 		const {workspaceId, mode} = caller;
-		const {from, replyTo, topicCode, priority} = mail;
+		const {from, replyTo, topicCode} = mail;
 		const common = {workspaceId, mode, from, replyTo, templateId, topicCode, attachments};
 		const sends = recipients.map(
 			(to): Send => ({
@@ -182,7 +184,7 @@ export class Submission {
 				locale: null,
 				timezone: null,
 				tracking: null,
-				extras: extrasJson({...envelope, ...(priority !== null && {priority})}),
+				extras: extrasJson({...envelope, ...mail.extras}),
 				resentFrom: null,
 			}),
 		);
@@ -247,7 +249,8 @@ type SubmittedMail = {
 	/** `null` if the field is missing or not a Message-ID. */
 	readonly messageId: string | null;
 	readonly topicCode: string | null;
-	readonly priority: Priority | null;
+	/** The other fields of a send that header fields set. */
+	readonly extras: ExtraFields;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
 	/** Starts with a trace field, and lacks the fields that are only for mailctl. Its body may have long lines. */
@@ -280,6 +283,10 @@ const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path'
 /** The limits for the submitted header; fields that mailctl adds do not count. */
 const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
 const own = 'x-mailctl-';
+/** The fields of a send, by the header field that sets them. */
+const sendFields: ReadonlyMap<string, Field> = new Map(
+	listFields(sendBody).flatMap(field => (field.header === undefined ? [] : [[`${own}${field.header}`, field]])),
+);
 const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
 const maxMetadata = 50;
 const maxValueLength = 500;
@@ -366,12 +373,11 @@ function toMail(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buf
 	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
 }
 
-type Wishes = Pick<SubmittedMail, 'topicCode' | 'priority' | 'metadata' | 'tags'>;
+type Wishes = Pick<SubmittedMail, 'topicCode' | 'extras' | 'metadata' | 'tags'>;
 
 /** Reads the `X-Mailctl-…` fields. An unknown one is refused, because a misspelled field would lose its effect. */
 function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; problem: string} {
-	let topicCode: string | null = null;
-	let priority: Priority | null = null;
+	const values: Record<string, unknown> = {};
 	const metadata: Record<string, string> = {};
 	const tags: string[] = [];
 	for (const field of fields) {
@@ -380,13 +386,13 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 		if (value === '' || value.length > maxValueLength || /[\p{Cc}\ufffd]/u.test(value)) {
 			return problem(`${field.name} must have 1 to ${maxValueLength} characters`);
 		}
-		if (field.name === `${own}topic`) {
-			topicCode = value;
-		} else if (field.name === `${own}priority`) {
-			priority = priorities.find(one => one === value.toLowerCase()) ?? null;
-			if (priority === null) {
-				return problem(`${field.name} must be high, normal or low`);
+		const sendField = sendFields.get(field.name);
+		if (sendField) {
+			const parsed = parseField(sendField, sendField.kind === 'choice' ? value.toLowerCase() : value);
+			if (!parsed.ok) {
+				return problem(`${field.name} ${parsed.problem}`);
 			}
+			values[sendField.name] = parsed.value;
 		} else if (field.name === `${own}tag` && value.length <= maxTagLength) {
 			tags.push(value);
 			metadata.tag = value;
@@ -398,9 +404,10 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 			return problem(`${field.name} is not a field that mailctl supports`);
 		}
 	}
+	const {unsubscribeGroup: topicCode = null, ...extras} = values as Pick<SendBody, 'unsubscribeGroup'> & ExtraFields;
 	return Object.keys(metadata).length > maxMetadata
 		? problem(`the header has more than ${maxMetadata} metadata fields`)
-		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
+		: {ok: true, wishes: {topicCode, extras, metadata, tags}};
 }
 
 function problem(text: string): {readonly ok: false; readonly problem: string} {

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {systemClock} from '../../kit/clock.ts';
+import {snakeCase} from '../../kit/text.ts';
 import {dayMs, hourMs} from '../../kit/time.ts';
 import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
 import {copyText, unanswered} from '../postgres/postgres-client.ts';
@@ -14,7 +15,7 @@ type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? 
 export function toColumns<const Texts extends readonly string[]>(...texts: Texts) {
 	type Field = Words<Texts[number]>;
 	const fields = texts.flatMap(text => text.split(' ')) as Field[];
-	const names = fields.map(field => field.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`));
+	const names = fields.map(snakeCase);
 	return {
 		fields,
 		names,

@@ -109,7 +109,7 @@ journey('a user marks a variable as sensitive, and a message no longer shows it'
 	await press('Save');
 	await page.getByText('Saved. Mail that is accepted from now on has it.').waitFor();
 	await press('Send a test', 'summary');
-	await type('To', `${own('code')}@dest.example`);
+	await type('Recipient', `${own('code')}@dest.example`);
 	await press('Send it');
 	await page.getByText('is on its way to').waitFor();
 	await press('Text', 'a');

@@ -71,7 +71,11 @@ for (const [what, lines, fault] of [
 	['two Subjects', [from, 'Subject: a', 'Subject: b'], /more than one subject/],
 	['a topic twice', [from, 'X-Mailctl-Topic: a', 'X-Mailctl-Topic: b'], /more than one x-mailctl-topic/],
 	['an unknown field', [from, 'X-Mailctl-Topc: a'], /x-mailctl-topc is not a field/],
-	['an unknown priority', [from, 'X-Mailctl-Priority: urgent'], /x-mailctl-priority must be high, normal or low/],
+	[
+		'an unknown priority',
+		[from, 'X-Mailctl-Priority: urgent'],
+		/x-mailctl-priority must be one of high, normal, low/,
+	],
 	['an empty tag', [from, 'X-Mailctl-Tag:'], /x-mailctl-tag must have 1 to/],
 	['a long tag', [from, `X-Mailctl-Tag: ${'x'.repeat(65)}`], /1 to 64/],
 	['a long value', [from, `X-Mailctl-Metadata-A: ${'x'.repeat(501)}`], /1 to 500/],
