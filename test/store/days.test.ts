@@ -17,7 +17,7 @@ import {
 	readStatus,
 } from '../../src/store/recipients.ts';
 import {findReportedRecipients, readEnds} from '../../src/store/reports.ts';
-import {readTries} from '../../src/store/reputation.ts';
+import {readEarlier} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {insertEvents, readEvents} from '../../src/store/timeline.ts';
 import {engines, newStore} from '../helpers/databases.ts';
@@ -114,7 +114,7 @@ postgresTest('queries about a message open only the partitions of its day', asyn
 					...{subject: null, category: null, reply: null, crashes: 0, queued: null, links: null},
 				}));
 				await findReported(trx, recipients);
-				await readTries(trx, recipients);
+				await readEarlier(trx, recipients);
 				await endClaims(trx, boot, ended as never);
 				await writeOutcomes(trx, ended as never);
 				await readPosted(trx, ids);
