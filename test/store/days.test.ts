@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {findMessage, readPosted, storeExtras} from '../../src/store/messages.ts';
-import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
+import {createDays, dropDay, findPast, purgeRelated} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {lockUnbegun, reschedule} from '../../src/store/queue/open-recipients.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
@@ -71,7 +71,7 @@ const partOf = async (store: Store, table: string) =>
 
 postgresTest('queries about a message open only the partitions of its day', async (t, store) => {
 	const now = Date.now();
-	await store.writer.transaction(trx => makeDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
+	await store.writer.transaction(trx => createDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	const [id = ''] = ids;
@@ -166,8 +166,8 @@ postgresTest(
 	'drops a day as a whole, with everything about its messages, once none of them is waiting',
 	async (t, store) => {
 		const [now, {transaction}] = [Date.now(), store.writer];
-		await transaction(trx => makeDays(trx, now));
-		await transaction(trx => makeDays(trx, now));
+		await transaction(trx => createDays(trx, now));
+		await transaction(trx => createDays(trx, now));
 		const {workspaceId} = await insertWorkspace(store);
 		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
 		t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
@@ -253,7 +253,7 @@ postgresTest(
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['one@a.test']);
 		t.is(await partOf(store, 'recipients'), 'recipients_other');
-		await store.writer.transaction(trx => makeDays(trx, now, {from: now - dayMs, to: now + dayMs}));
+		await store.writer.transaction(trx => createDays(trx, now, {from: now - dayMs, to: now + dayMs}));
 		await insertMessages(store, workspaceId, ['two@a.test']);
 		const parts = await store.reader('messages').select(store.reader.raw('tableoid::regclass::text as part'));
 		t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));
