@@ -18,7 +18,7 @@ if (existsSync(program)) {
 	void run(program, process.argv);
 } else {
 	console.error(
-		'mailctl: the program is not built yet, run npm ci in its folder or install the file that npm pack makes',
+		'mailctl: the program is not built yet, run npm ci in its folder or install the file created by npm pack',
 	);
 	process.exitCode = 69;
 }

@@ -1,7 +1,7 @@
 const blockSize = 64 * 1024;
 /** Shorter pieces are joined, because a client may send one byte at a time. */
 const shortPiece = 4 * 1024;
-const nothing = Buffer.alloc(0);
+const empty = Buffer.alloc(0);
 
 /** The bytes of a request as they arrive. */
 export type Body = ReturnType<typeof createBody>;
@@ -9,8 +9,8 @@ export type Body = ReturnType<typeof createBody>;
 export function createBody() {
 	const pieces: Buffer[] = [];
 	const starts: number[] = [];
-	/** The free rest of the last piece, if it is a block in which short pieces are joined. */
-	let free = nothing;
+	/** The unused part of the last piece, if that is a block for short pieces. */
+	let free = empty;
 	let length = 0;
 	let dropped = 0;
 
@@ -19,7 +19,7 @@ export function createBody() {
 		starts.push(length);
 	}
 
-	function join(piece: Buffer): void {
+	function addShort(piece: Buffer): void {
 		for (let from = 0; from < piece.length; ) {
 			if (free.length === 0) {
 				free = Buffer.allocUnsafe(blockSize);
@@ -48,11 +48,11 @@ export function createBody() {
 	return {
 		add(piece: Buffer): void {
 			if (piece.length < shortPiece && length > 0) {
-				join(piece);
+				addShort(piece);
 				return;
 			}
 			push(piece);
-			free = nothing;
+			free = empty;
 			length += piece.length;
 		},
 		length: () => length,
@@ -61,7 +61,7 @@ export function createBody() {
 		/** Frees the memory of all octets before this one, which must not be read again. */
 		drop(before: number): void {
 			for (; dropped < pieces.length && endOf(dropped) <= before; dropped++) {
-				pieces[dropped] = nothing;
+				pieces[dropped] = empty;
 			}
 		},
 	};

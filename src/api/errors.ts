@@ -30,7 +30,7 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 
 	// Errors of Fastify itself: a wrong Content-Length, a body that ends early or is too large, or an unsupported media
 	// type.
-	switch (toStatus(error)) {
+	switch (error instanceof Error && 'statusCode' in error && error.statusCode) {
 		case 400:
 			return apiError('bad_request');
 		case 413:
@@ -40,12 +40,6 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 	}
 
 	return isUnavailable(error) ? unavailable() : apiError('internal_error');
-}
-
-function toStatus(error: unknown): number | undefined {
-	return error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number'
-		? error.statusCode
-		: undefined;
 }
 
 type HttpSocket = Socket & {_httpMessage?: {headersSent: boolean; req: IncomingMessage} | null};
@@ -109,13 +103,13 @@ export function createUnreadLimit(limit: number) {
 		const isStream = payload instanceof Readable;
 		// `bytesWritten` also counts buffered data. It still stays the same while the client reads nothing, because
 		// nothing is added to a full buffer.
-		let written = -1;
+		let previousBytes = -1;
 		const timer = setInterval(() => {
 			const bytes = raw.socket?.bytesWritten ?? 0;
-			if (!isStream || (raw.writableLength > 0 && bytes === written)) {
+			if (!isStream || (raw.writableLength > 0 && bytes === previousBytes)) {
 				raw.destroy();
 			}
-			written = bytes;
+			previousBytes = bytes;
 		}, limit);
 		raw.once('close', () => clearInterval(timer));
 		done(null, payload);

@@ -11,7 +11,7 @@ export const pageQuery = Type.Object(
 	{
 		limit: Type.Optional(Type.String({format: 'page-limit', description: 'Items per page, 1 to 100.'})),
 		cursor: Type.Optional(
-			Type.String({maxLength: 500, description: 'The `next_cursor` of the page before, with equal filters.'}),
+			Type.String({maxLength: 500, description: "The previous page's `next_cursor`, with the same filters."}),
 		),
 	},
 	{additionalProperties: false},
@@ -113,8 +113,8 @@ export class Cursors {
 	}
 
 	#mac({workspaceId, route, filters}: CursorScope, position: string): Buffer {
-		const named = Object.entries(filters).sort(([a], [b]) => (a < b ? -1 : 1));
-		const text = JSON.stringify(['cursor', workspaceId, route, named, position]);
+		const sortedFilters = Object.entries(filters).sort(([a], [b]) => (a < b ? -1 : 1));
+		const text = JSON.stringify(['cursor', workspaceId, route, sortedFilters, position]);
 		return createHmac('sha256', this.#key).update(text).digest().subarray(0, macLength);
 	}
 }

@@ -4,7 +4,7 @@ import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import {clientNetwork} from '../net/ip-address.ts';
-import type {PartAsked, PartGiven} from '../store/nodes.ts';
+import type {PartGrant, PartRequest} from '../store/nodes.ts';
 import type {Caller} from './caller.ts';
 
 /** Single sends and items of batches are counted separately, with the same limit. */
@@ -25,31 +25,31 @@ export type RateLimits = {
 };
 
 /** Assigns to this node a part of a key's window, which all nodes share. Rejects if the store cannot be queried. */
-type SharePart = (ask: PartAsked) => Promise<PartGiven>;
+type SharePart = (part: PartRequest) => Promise<PartGrant>;
 
 /** A node's own count of a window. */
 type Window = {
 	readonly end: number;
 	used: number;
 	/** The part that this node may use: everything if it does not share the window. */
-	sharedOut: number;
-	/** The total assigned to all nodes, as far as this node knows. */
-	assigned: number;
-	/** For limits up to this one, nothing is left for any node. */
-	spentAt: number;
+	leased: number;
+	/** The total of all nodes, as far as this node knows. */
+	leasedByAll: number;
+	/** The highest limit of which nothing is left on any node. */
+	spentLimit: number;
 	/** The number of sends that requests are waiting for. */
 	requested: number;
-	asking: Promise<void> | null;
+	pendingRequest: Promise<void> | null;
 };
 
 // The values in the headers if there is no limit.
-const plenty = 1_000_000_000;
-const plentyMs = 60_000;
+const unlimited = 1_000_000_000;
+const unlimitedMs = 60_000;
 const sweepMs = 60_000;
-/** A node requests this fraction of what it has used: a node that dies takes its unused part with it. */
-const ahead = 4;
-/** A node requests at least this fraction of the limit, so that requests to the store are rare. */
-const minPart = 100;
+/** A node requests this fraction of what it has used, as a divisor: a node that dies takes its unused part with it. */
+const usedDivisor = 4;
+/** A node requests at least this fraction of the limit, as a divisor, so that requests to the store are rare. */
+const limitDivisor = 100;
 
 /** Counts sends per key in fixed windows, aligned to the epoch. */
 export class KeyRateLimits implements RateLimits {
@@ -73,7 +73,7 @@ export class KeyRateLimits implements RateLimits {
 		const limit = this.#limitOf(caller);
 		const now = this.#clock.now();
 		if (limit === null) {
-			return {limit: plenty, remaining: plenty, reset: Math.ceil((now + plentyMs) / 1000)};
+			return {limit: unlimited, remaining: unlimited, reset: Math.ceil((now + unlimitedMs) / 1000)};
 		}
 		const {requests} = limit;
 		const end = endOfWindow(limit, now);
@@ -81,7 +81,7 @@ export class KeyRateLimits implements RateLimits {
 		if (window?.end !== end) {
 			return {limit: requests, remaining: requests, reset: end / 1000};
 		}
-		const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.assigned - window.sharedOut) : 0;
+		const others = Number.isFinite(window.leased) ? Math.max(0, window.leasedByAll - window.leased) : 0;
 		return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
 	}
 
@@ -93,7 +93,7 @@ export class KeyRateLimits implements RateLimits {
 		const {keyId} = caller;
 		const window = this.#windowOf(keyId, bucket, limit);
 		const granted = takeLeased(window, limit, n);
-		if (granted === n || window.spentAt >= limit.requests) {
+		if (granted === n || window.spentLimit >= limit.requests) {
 			return granted;
 		}
 		const part = {keyId, bucket, end: window.end, limit: limit.requests};
@@ -116,15 +116,15 @@ export class KeyRateLimits implements RateLimits {
 			this.#sweepAt = now + sweepMs;
 			this.#sweep(now);
 		}
-		const sharedOut = this.#share === null ? Number.POSITIVE_INFINITY : 0;
+		const leased = this.#share === null ? Number.POSITIVE_INFINITY : 0;
 		const window = {
 			end,
 			used: 0,
-			sharedOut,
-			assigned: 0,
-			spentAt: sharedOut,
+			leased,
+			leasedByAll: 0,
+			spentLimit: leased,
 			requested: 0,
-			asking: null,
+			pendingRequest: null,
 		};
 		this.#windows[bucket].set(keyId, window);
 		return window;
@@ -142,29 +142,29 @@ export class KeyRateLimits implements RateLimits {
 	}
 
 	/** Requests a part from the store. If the store fails, this node counts alone: it cannot accept sends anyway. */
-	async #ask(window: Window, part: Omit<PartAsked, 'wants' | 'defaultPart'>): Promise<void> {
-		const wants = window.requested;
-		const defaultPart = Math.ceil(Math.max(window.used / ahead, part.limit / minPart));
+	async #requestPart(window: Window, part: Omit<PartRequest, 'needed' | 'defaultPart'>): Promise<void> {
+		const needed = window.requested;
+		const defaultPart = Math.ceil(Math.max(window.used / usedDivisor, part.limit / limitDivisor));
 		try {
-			const {granted, given} = await (this.#share as SharePart)({...part, wants, defaultPart});
-			window.sharedOut += granted;
-			window.assigned = given;
-			window.spentAt = given >= part.limit ? part.limit : 0;
+			const {granted, given} = await (this.#share as SharePart)({...part, needed, defaultPart});
+			window.leased += granted;
+			window.leasedByAll = given;
+			window.spentLimit = given >= part.limit ? part.limit : 0;
 		} catch {
-			window.sharedOut = Number.POSITIVE_INFINITY;
-			window.spentAt = window.sharedOut;
+			window.leased = Number.POSITIVE_INFINITY;
+			window.spentLimit = window.leased;
 		}
 	}
 
 	/** Takes the missing sends as soon as other parts of the window are assigned to this node. */
-	async #takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'defaultPart'>, n: number) {
+	async #takeShared(window: Window, limit: RateLimit, part: Omit<PartRequest, 'needed' | 'defaultPart'>, n: number) {
 		let granted = 0;
 		window.requested += n;
-		while (granted < n && window.spentAt < limit.requests) {
-			window.asking ??= this.#ask(window, part).finally(() => {
-				window.asking = null;
+		while (granted < n && window.spentLimit < limit.requests) {
+			window.pendingRequest ??= this.#requestPart(window, part).finally(() => {
+				window.pendingRequest = null;
 			});
-			await window.asking;
+			await window.pendingRequest;
 			const more = takeLeased(window, limit, n - granted);
 			window.requested -= more;
 			granted += more;
@@ -175,7 +175,7 @@ export class KeyRateLimits implements RateLimits {
 }
 
 function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
-	const granted = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
+	const granted = Math.max(0, Math.min(n, requests - window.used, window.leased - window.used));
 	window.used += granted;
 	return granted;
 }

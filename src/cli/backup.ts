@@ -85,11 +85,11 @@ function sqliteSource(session: Session): Source {
 		// Every byte is copied, packed, and read again to verify it.
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
-			const [{openStoreOf}, {readSecrets: secretsOf}] = await Promise.all([
+			const [{openStoreFor}, {readSecrets: secretsOf}] = await Promise.all([
 				import('./open-store.ts'),
 				import('../store/data-folder/open.ts'),
 			]);
-			const store = await openStoreOf(settings, {anyAge: true});
+			const store = await openStoreFor(settings, {allowOld: true});
 			try {
 				daemonCopy = await askDaemon(session);
 				const isMade = await daemonCopy?.isMade(onBytes);

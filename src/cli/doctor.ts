@@ -17,12 +17,12 @@ export function doctorCommand(command: CliCommand): void {
 		.option(
 			'--to <domain...>',
 			`connect to the mail servers of these domains (default: ${doctorDefaults.targets.join(' ')})`,
-			domains,
+			collectDomains,
 		)
 		.option(
 			'--time-server <host[:port]>',
 			`compare the clock with this server (default: ${doctorDefaults.timeServer.host})`,
-			timeServer,
+			parseTimeServer,
 		)
 		.does<Options>(async (session, options) => {
 			const findings = await collectFindings(session, options);
@@ -72,13 +72,13 @@ const checkColumns = 16;
 function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
 	const head = `${statusLabels[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
 	const indent = ' '.repeat(statusColumns + checkColumns);
-	const marked = status === 'ok' ? head : bold(head);
+	const styledHead = status === 'ok' ? head : bold(head);
 	const details = wrapped(printable(detail), width, indent);
 	// A name that fills its column gets a line of its own.
 	const lines =
 		check.length < checkColumns
-			? [`${marked}${details[0]?.slice(indent.length)}`, ...details.slice(1)]
-			: [marked, ...details];
+			? [`${styledHead}${details[0]?.slice(indent.length)}`, ...details.slice(1)]
+			: [styledHead, ...details];
 	if (status === 'ok') {
 		return lines;
 	}
@@ -90,16 +90,16 @@ function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Term
 }
 
 function summary(findings: readonly Finding[]): string {
-	const count = (status: Finding['status']) => findings.filter(one => one.status === status).length;
+	const count = (status: Finding['status']) => findings.filter(each => each.status === status).length;
 	const plural = (n: number, noun: string) => `${n} ${noun}${n === 1 ? '' : 's'}`;
 	return `\n${count('ok')} ok, ${plural(count('warn'), 'warning')}, ${plural(count('fail'), 'failure')}`;
 }
 
-function domains(text: string, before: string[] | undefined): string[] {
-	return [...(before ?? []), domain(text)];
+function collectDomains(text: string, previous: string[] | undefined): string[] {
+	return [...(previous ?? []), domain(text)];
 }
 
-function timeServer(text: string): TimeServer {
+function parseTimeServer(text: string): TimeServer {
 	const [, bracketed, host = bracketed, port = '123'] =
 		/^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
 	if (host === undefined || Number(port) < 1 || Number(port) > 65_535) {

@@ -7,11 +7,11 @@ import {harmless} from './terminal-text.ts';
 
 /** Runs one command and sets the exit code of the process. Resolves when the command is done. */
 export async function main(argv: readonly string[]): Promise<void> {
-	quietPipe(process.stdout);
-	quietPipe(process.stderr);
+	ignoreClosedPipe(process.stdout);
+	ignoreClosedPipe(process.stderr);
 	const terminals = [0, 1, 2].filter(fd => isatty(fd));
 	if (terminals.length > 0) {
-		process.on('exit', () => leaveClosed(terminals));
+		process.on('exit', () => replaceClosedTerminals(terminals));
 	}
 	const program = await mailctl(argv.slice(2));
 	try {
@@ -28,7 +28,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 // With `mailctl message list | head`, the reader stops before us (EPIPE); a closed terminal reports EIO. In both cases
 // there is no reader left, which is not an error.
-function quietPipe(stream: NodeJS.WriteStream): void {
+function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
 	stream.on('error', (error: NodeJS.ErrnoException) => {
 		if (error.code !== 'EPIPE' && !(error.code === 'EIO' && stream.isTTY)) {
 			process.exitCode = exitCodes.io;
@@ -40,7 +40,7 @@ function quietPipe(stream: NodeJS.WriteStream): void {
  * Replaces closed terminals with /dev/null: on exit, Node restores the state of its terminals and aborts if one is
  * gone.
  */
-function leaveClosed(terminals: readonly number[]): void {
+function replaceClosedTerminals(terminals: readonly number[]): void {
 	for (const fd of terminals.filter(fd => !isatty(fd))) {
 		closeSync(fd);
 		openSync('/dev/null', 'r+'); // Gets the number just closed, because it is the lowest free one.
@@ -49,24 +49,24 @@ function leaveClosed(terminals: readonly number[]): void {
 
 /** Converts an error of commander, `error: unknown command 'x'\n(Did you mean y?)`, to our format. */
 function usageReport({code, message}: CommanderError, program: Command, argv: readonly string[]): Report {
-	const command = meant(program, argv);
+	const command = namedCommand(program, argv);
 	const help = `see ${command} --help`;
 	if (code === 'commander.help') {
 		// Commander has already printed the help above.
 		return {lines: [`mailctl: a command is missing, use one of those above`], exitCode: exitCodes.usage};
 	}
 	const [first = '', suggestion] = message.split('\n');
-	const wrong = first.replace(/^error: /, '').replace(/\.$/, '');
+	const problem = first.replace(/^error: /, '').replace(/\.$/, '');
 	const fix = suggestion ? suggestion.replace(/^\(Did/, 'did').replace(/\)$/, '') : help;
-	return {lines: [`mailctl: ${wrong}, ${fix}`], exitCode: exitCodes.usage};
+	return {lines: [`mailctl: ${problem}, ${fix}`], exitCode: exitCodes.usage};
 }
 
 /** Returns the command that the arguments name, as far as it is known. */
-function meant(program: Command, argv: readonly string[]): string {
+function namedCommand(program: Command, argv: readonly string[]): string {
 	const path = [program.name()];
 	let command: Command | undefined = program;
 	for (const word of argv.slice(2)) {
-		command = command?.commands.find(each => each.name() === word);
+		command = command?.commands.find(child => child.name() === word);
 		if (!command) {
 			break;
 		}

@@ -26,11 +26,11 @@ export function nodeCommands(node: CliCommand): void {
 
 async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]> {
 	const rows = await listNodes(reader, '');
-	const silentSince = storeTime(tools.clock.now() - silentMs);
-	return rows.map(row => ({...row, isSilent: row.seenAt < silentSince}));
+	const silentBefore = storeTime(tools.clock.now() - silentMs);
+	return rows.map(row => ({...row, isSilent: row.seenAt < silentBefore}));
 }
 
-/** With SQLite, the data folder has the state of the only daemon. */
+/** With SQLite, a file in the data folder describes the only daemon. */
 function ownDaemon(session: Session): ListedNode[] {
 	const daemon = liveDaemon(session.settings().dataDir);
 	if (daemon === null) {

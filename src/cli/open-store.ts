@@ -9,20 +9,20 @@ import {openStore, type Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
 
 /**
- * Opens the store, beside a running daemon or without one. With `makesStore`, an empty store gets its tables; with
- * `anyAge`, a store of an older version is accepted, because it will only be copied.
+ * Opens the store, beside a running daemon or without one. With `createIfEmpty`, an empty store gets its tables; with
+ * `allowOld`, a store of an older version is accepted, because it will only be copied.
  */
-export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
-	const store = await openAt(settings);
+export async function openStoreFor(settings: Settings, {createIfEmpty = false, allowOld = false} = {}): Promise<Store> {
+	const store = await openUnchecked(settings);
 	try {
 		const state = await schemaState(store.database);
-		refuseForeign(state);
+		refuseUnusable(state);
 		if (state === 'empty') {
-			if (!makesStore) {
-				throw noStore(settings);
+			if (!createIfEmpty) {
+				throw missingStore(settings);
 			}
 			await migrate(store.database);
-		} else if (state === 'older' && !anyAge) {
+		} else if (state === 'older' && !allowOld) {
 			throw new CliError(
 				'config',
 				'the store was created by an older version',
@@ -38,9 +38,9 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 
 /** Applies the missing migrations and returns their names. */
 export async function migrateStore(settings: Settings): Promise<string[]> {
-	const store = await openAt(settings);
+	const store = await openUnchecked(settings);
 	try {
-		refuseForeign(await schemaState(store.database));
+		refuseUnusable(await schemaState(store.database));
 		return await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
 			beforeCommit: async trx => void (await ensureSecrets(trx, settings)),
@@ -50,7 +50,7 @@ export async function migrateStore(settings: Settings): Promise<string[]> {
 	}
 }
 
-async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
+async function openUnchecked({databaseUrl, dataDir}: Settings): Promise<Store> {
 	if (databaseUrl !== null) {
 		return await openStore({url: databaseUrl}, {isPatient: true});
 	}
@@ -63,7 +63,7 @@ async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
 }
 
 /** Throws CliError for a store that this version can neither use nor migrate. */
-function refuseForeign(state: SchemaState): void {
+function refuseUnusable(state: SchemaState): void {
 	if (state === 'tooOld') {
 		throw new CliError('config', 'the store was created by a version that is too old', tooOldHint);
 	}
@@ -76,16 +76,16 @@ function refuseForeign(state: SchemaState): void {
  * The error for a missing store. Only commands that prepare a first message create one: otherwise the user is probably
  * in the wrong folder or may not read it.
  */
-export function noStore({databaseUrl, dataDir}: Settings): CliError {
+export function missingStore({databaseUrl, dataDir}: Settings): CliError {
 	if (databaseUrl !== null) {
-		const wrong = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';
-		return new CliError('unavailable', wrong, 'fix the URL, or create a store with mailctl init');
+		const problem = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';
+		return new CliError('unavailable', problem, 'fix the URL, or create a store with mailctl init');
 	}
-	const below = relative('', dataDir);
-	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
+	const path = relative('', dataDir);
+	const problem = `no store at ${path.startsWith('..') ? dataDir : `./${path}`}`;
 	const fix =
 		dataDir === resolve('data') && existsSync(systemFile)
 			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
 			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init creates a store)';
-	return new CliError('unavailable', wrong, fix);
+	return new CliError('unavailable', problem, fix);
 }

@@ -9,7 +9,7 @@ import {suppressionReasons} from '../mail/suppression.ts';
 import {CliError} from './fault.ts';
 
 // Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad
-// data (65). The `choices` of a parser are offered by the completion of shells.
+// data (65). Shell completion offers the `choices` of a parser.
 
 export function refuse(option: string, text: string, fix: string): never {
 	throw new CliError('usage', `${option} "${text}" is not allowed`, fix);
@@ -121,7 +121,7 @@ export function email(option: string): (text: string) => string {
 	};
 }
 
-/** Throws bad data (65). */
+/** Throws a data error (65). */
 export function address(text: string, utf8Local = false): Address {
 	const parsed = parseAddress(text, {allowsUtf8Local: utf8Local});
 	if (!parsed.ok) {
@@ -130,7 +130,7 @@ export function address(text: string, utf8Local = false): Address {
 	return parsed.address;
 }
 
-/** Throws bad data (65). */
+/** Throws a data error (65). */
 export function domain(text: string): string {
 	const name = parseDomain(text);
 	if (name === null) {

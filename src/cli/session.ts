@@ -38,7 +38,7 @@ import {type Daemons, daemonsOfNodes, silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {CliError, userName} from './fault.ts';
-import {noStore, openStoreOf} from './open-store.ts';
+import {missingStore, openStoreFor} from './open-store.ts';
 import {Progress, Terminal} from './terminal.ts';
 import {type Noun, toLines, toTable} from './terminal-text.ts';
 
@@ -138,7 +138,7 @@ export class Session {
 		const {databaseUrl, dataDir} = settings;
 		if (databaseUrl === null) {
 			if (!this.#makesStore && !isReplacing && lacksStore(dataDir)) {
-				throw noStore(settings);
+				throw missingStore(settings);
 			}
 			openDataDir({dataDir, asRoot: this.#globals.asRoot ?? false});
 			if (!isReplacing) {
@@ -149,7 +149,7 @@ export class Session {
 	}
 
 	async store(): Promise<Store> {
-		this.#store ??= openStoreOf(this.storeSettings(), {makesStore: this.#makesStore}).then(opened => ({
+		this.#store ??= openStoreFor(this.storeSettings(), {createIfEmpty: this.#makesStore}).then(opened => ({
 			...opened,
 			writer: pacedWriter(opened.writer),
 		}));
@@ -307,7 +307,7 @@ export class Session {
 			throw new CliError(
 				'usage',
 				'this destroys data, and there is no terminal to confirm it',
-				'add --yes if you mean it',
+				'add --yes to confirm',
 			);
 		}
 		const prompt = createInterface({input: process.stdin, output: process.stderr});

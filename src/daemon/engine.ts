@@ -6,7 +6,7 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createResolver} from '../net/resolver.ts';
 import {createRecordWrite} from '../outcome/record.ts';
-import type {JudgedTry} from '../outcome/settle.ts';
+import type {JudgedAttempt} from '../outcome/settle.ts';
 import {NodeShares, termMs} from '../queue/node-shares.ts';
 import {maxWaitOfAll, minLifetimeOf} from '../queue/pace/choose-route.ts';
 import type {QueueObserver} from '../queue/queue-claims.ts';
@@ -228,7 +228,7 @@ function queueStore(context: Context) {
 
 function queueObserver({observer, store, removeCaptured}: Context): QueueObserver {
 	/** A message may be captured while its recipient is being erased. */
-	async function removeIfErased({id}: JudgedTry['recipient']): Promise<void> {
+	async function removeIfErased({id}: JudgedAttempt['recipient']): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await removeCaptured([id]);
 		}

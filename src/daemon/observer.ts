@@ -14,7 +14,7 @@ import type {InfrastructureAlarm} from '../outcome/infrastructure-alarm.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import {findingsText} from '../outcome/reputation-findings.ts';
 import type {Judged} from '../outcome/reputation-guard.ts';
-import type {JudgedTry} from '../outcome/settle.ts';
+import type {JudgedAttempt} from '../outcome/settle.ts';
 import type {SiteChange} from '../queue/pace/site-state.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import type {Site} from '../queue/site.ts';
@@ -106,7 +106,7 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 	const mayLogLogInRefusal = createThrottle(logInRefusalEveryMs, clock);
 	const mayLogProvider = createThrottle(providerEveryMs, clock);
 	return {
-		recorded({recipient, result, verdict}: JudgedTry): void {
+		recorded({recipient, result, verdict}: JudgedAttempt): void {
 			const delayMs = Date.parse(result.at) - Date.parse(recipient.created_at);
 			const judged = {...result, outcome: verdict.outcome};
 			const begun = result.attempts[0]?.at ?? result.sentAt;
@@ -136,7 +136,7 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 		},
 
 		/** An outcome could not be evaluated. The recipient is attempted once more. */
-		faulted(error: unknown, recipient: JudgedTry['recipient']): void {
+		faulted(error: unknown, recipient: JudgedAttempt['recipient']): void {
 			logger.error({event: 'recipient_failed', ...loggedRecipient(recipient), err: error});
 		},
 	};
@@ -407,7 +407,7 @@ function refusalText(reply: string, smarthost: string): string {
 
 function logAttempt(
 	logger: Logger,
-	recipient: JudgedTry['recipient'],
+	recipient: JudgedAttempt['recipient'],
 	{outcome, attempts}: AttemptResult,
 	when: {readonly delay_ms: number; readonly attempt: number},
 ): void {
@@ -421,7 +421,7 @@ function logAttempt(
 	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...when, tls});
 }
 
-function loggedRecipient({message_id, address, workspace_id}: JudgedTry['recipient']) {
+function loggedRecipient({message_id, address, workspace_id}: JudgedAttempt['recipient']) {
 	return {message_id, recipient: address, workspace: workspace_id};
 }
 

@@ -19,7 +19,7 @@ import {SmtpWorkers} from '../queue/smtp-workers.ts';
 import {readProviders} from '../resources/smarthosts/store.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {readAsked} from '../store/recipients.ts';
-import {readTries} from '../store/reputation.ts';
+import {readEarlier} from '../store/reputation.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';
 import {openHiddenValues} from './rendering.ts';
@@ -81,7 +81,7 @@ export class SmtpDelivery implements MessageDelivery {
 	async countDoubtful({id}: Claimed): Promise<number> {
 		const {store, observer} = this.#context;
 		try {
-			return (await readTries(store.reader, [id])).get(id)?.uncertainAttempts ?? 0;
+			return (await readEarlier(store.reader, [id])).get(id)?.uncertainAttempts ?? 0;
 		} catch (error) {
 			observer.storeFailed(error); // The outcome of the recipient must still be recorded.
 			return 0;

@@ -26,7 +26,7 @@ import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
 import {findErasureBefore} from '../store/erasures.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {purgeSealed} from '../store/messages.ts';
-import {type Day, dropDay, findPast, hurry, makeDays, purgeRelated} from '../store/postgres/days.ts';
+import {createDays, type Day, dropDay, findPast, limitLockWait, purgeRelated} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {emptyMessages, removeMessages} from '../store/retention.ts';
@@ -277,7 +277,7 @@ async function runUnlessInUse(
 ): Promise<boolean> {
 	try {
 		await writer.transaction(async trx => {
-			await hurry(trx);
+			await limitLockWait(trx);
 			await work(trx);
 		});
 		return true;
@@ -300,7 +300,7 @@ export function dayTask({
 	return {
 		name: 'days',
 		begin: () => async () => {
-			await runUnlessInUse(store, trx => makeDays(trx, clock.now()));
+			await runUnlessInUse(store, trx => createDays(trx, clock.now()));
 			return false;
 		},
 	};

@@ -19,14 +19,11 @@ export type Apis = {
 	readonly postmarkMail: (data: Buffer, to: string) => object | string;
 };
 
-type Sending = Apis & {
-	/** Milliseconds since the epoch. */
-	readonly now: number;
-	readonly dialogue: Dialogue;
-};
+/** `now` is in milliseconds since the epoch. */
+type Tools = Apis & {readonly now: number};
 
 /** Gateway errors: the provider behind it may have accepted the message (RFC 9110 §15.6.3, §15.6.5). */
-const atGateway: ReadonlySet<number> = new Set([502, 504]);
+const gatewayErrors: ReadonlySet<number> = new Set([502, 504]);
 
 /**
  * Sends a message to one recipient through a provider's API. The response is converted to the equivalent SMTP reply, so
@@ -36,13 +33,13 @@ const atGateway: ReadonlySet<number> = new Set([502, 504]);
 export async function sendByApi(
 	host: ApiHost,
 	job: Delivery,
-	{dialogue, ...sending}: Sending,
+	{dialogue, ...tools}: Tools & {readonly dialogue: Dialogue},
 ): Promise<Accepted | Stop> {
 	if (job.envelope.smtputf8) {
 		return {by: 'utf8', phase: 'ehlo', text: `${host.name} does not support non-ASCII addresses`};
 	}
 	const login: Login = host.login ?? {user: '', password: ''};
-	const request = requests[host.api](host.name, job, login, sending);
+	const request = requests[host.api](host.name, job, login, tools);
 	if (typeof request === 'string') {
 		return {by: 'size', phase: 'ehlo', text: `${host.name} cannot send this message unchanged: ${request}`};
 	}
@@ -50,11 +47,11 @@ export async function sendByApi(
 	dialogue.sent(`POST ${url.href}`);
 	dialogue.sent(init.body);
 	try {
-		const response = await sending.client.ask(host.api, url, init);
+		const response = await tools.client.ask(host.api, url, init);
 		const {phase, code, text} = readApiAnswer(host.api, response);
 		const reply = {code, lines: [conceal(login, text)]};
 		dialogue.received(reply);
-		if (atGateway.has(response.status)) {
+		if (gatewayErrors.has(response.status)) {
 			return {by: 'loss', phase: 'dot', text: conceal(login, text)};
 		}
 		return code < 400
@@ -73,19 +70,19 @@ export async function sendByApi(
 type Request = {readonly url: URL; readonly init: ProviderRequest & {readonly body: Buffer}};
 
 const requests: Readonly<
-	Record<RelayApi, (host: string, job: Delivery, login: Login, how: Omit<Sending, 'dialogue'>) => Request | string>
+	Record<RelayApi, (host: string, job: Delivery, login: Login, tools: Tools) => Request | string>
 > = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html */
 	ses(host, {envelope: {from, to}, data}, {user: keyId, password: secret}, {now}) {
 		const url = new URL(`https://${host}/v2/email/outbound-emails`);
-		const body = jsonOf({
+		const body = toJson({
 			...(from !== '' && {FromEmailAddress: from}),
 			Destination: {ToAddresses: [to]},
 			Content: {Raw: {Data: toBuffer(data).toString('base64')}},
 		});
 		const [, region = ''] = host.split('.');
-		const proof = signAws({method: 'POST', url, body}, {keyId, secret, region, service: 'ses'}, now);
-		return post(url, body, {'content-type': 'application/json', ...proof});
+		const signatureHeaders = signAws({method: 'POST', url, body}, {keyId, secret, region, service: 'ses'}, now);
+		return post(url, body, {'content-type': 'application/json', ...signatureHeaders});
 	},
 	/**
 	 * https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/messages/post-v3--domain-name--messages.mime
@@ -108,11 +105,11 @@ const requests: Readonly<
 	},
 	/** https://postmarkapp.com/developer/api/email-api */
 	postmark(host, {envelope: {to}, data}, {password: token}, {postmarkMail}) {
-		const mail = postmarkMail(toBuffer(data), to);
-		if (typeof mail === 'string') {
-			return mail;
+		const json = postmarkMail(toBuffer(data), to);
+		if (typeof json === 'string') {
+			return json;
 		}
-		return post(new URL(`https://${host}/email`), jsonOf(mail), {
+		return post(new URL(`https://${host}/email`), toJson(json), {
 			'content-type': 'application/json',
 			accept: 'application/json',
 			'x-postmark-server-token': token,
@@ -124,4 +121,4 @@ function post(url: URL, body: Buffer, headers: Readonly<Record<string, string>>)
 	return {url, init: {method: 'POST', headers, body}};
 }
 
-const jsonOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));
+const toJson = (value: object): Buffer => Buffer.from(JSON.stringify(value));

@@ -52,9 +52,9 @@ export function printable(text: string): string {
 /** Creates a reply from its code and the text of its lines, safe to store and print. */
 export function smtpReply(code: number, lines: readonly string[]): SmtpReply {
 	const text = printable(lines.join('\n'));
-	const stated = text.match(enhancedCode) ?? [];
-	const fitting = stated.find(one => one[0] === String(code)[0]);
-	return {code, enhanced: fitting ?? stated.find(one => text.startsWith(one)) ?? null, text};
+	const codes = text.match(enhancedCode) ?? [];
+	const matching = codes.find(each => each[0] === String(code)[0]);
+	return {code, enhanced: matching ?? codes.find(each => text.startsWith(each)) ?? null, text};
 }
 
 /** How far an attempt got. `route` is before any connection. */
@@ -118,11 +118,11 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 export const maxPossibleDuplicates = 3;
 
 /** Whether a relay refused the login, or offered no mechanism that protects the password. */
-export function isLoginRefusal({phase, code, enhanced, loginRefused}: LoginEnd): boolean {
+export function isLoginRefusal({phase, code, enhanced, loginRefused}: LoginReply): boolean {
 	return loginRefused === true || (phase === 'auth' && (code ?? enhanced) !== null);
 }
 
-type LoginEnd = Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'loginRefused'>;
+type LoginReply = Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'loginRefused'>;
 
 /** Bounce categories (docs/reference/bounces.md). */
 export const bounceCategories = [
@@ -185,15 +185,15 @@ export type Outcome =
 	/** The address was suppressed or opted out after the message was accepted. */
 	| {readonly kind: 'suppressed'; readonly reason: string}
 	/**
-	 * Returned to the queue unchanged, for example at a shutdown, without counting an attempt. `reason`: the relay
-	 * refused to work for this machine, or an internal error unrelated to the message. `waitMs`: the minimum wait.
+	 * Returned to the queue unchanged, for example at a shutdown, without counting an attempt. `reason`: the
+	 * relay refuses mail from this machine, or an internal error unrelated to the message. `waitMs`: the minimum wait.
 	 */
 	| {readonly kind: 'released'; readonly reason?: string; readonly waitMs?: number};
 
 export type AttemptResult = {
 	readonly recipientId: string;
 	readonly outcome: Outcome;
-	/** Every conversation of this attempt, in order. The last one decides. */
+	/** Every conversation of this attempt, in order. The last one determines the outcome. */
 	readonly attempts: readonly Attempt[];
 	/** The conversations of an attempt that does not count because a relay refused it. For logs and metrics. */
 	readonly uncounted?: readonly Attempt[];
@@ -203,7 +203,7 @@ export type AttemptResult = {
 	readonly at: string;
 };
 
-/** Patterns for the id that relays return in the reply to the final dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
+/** Patterns for the id in a relay's reply to the final dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
 const providerIdPatterns = [
 	/\bqueued as <?([^\s<>]+)/i,
 	/\bid=([^\s,;]+)/i,
@@ -213,6 +213,6 @@ const maxProviderIdLength = 200;
 
 /** Returns the id that a relay's reply gives the message, or `null`. */
 export function providerIdIn(reply: string): string | null {
-	const providerId = providerIdPatterns.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
+	const providerId = providerIdPatterns.map(pattern => pattern.exec(reply.trim())?.[1]).find(id => id !== undefined);
 	return providerId?.slice(0, maxProviderIdLength) ?? null;
 }

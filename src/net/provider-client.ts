@@ -5,6 +5,10 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import {isPublicAddress} from './ip-address.ts';
 import {type AskAddresses, connectPinned, findAddresses} from './pinned-connection.ts';
 
+// src/net holds the network tools that several folders share: addresses, names, URLs, DNS types and connections. It
+// relies on Node and on the resolvers passed in. Nothing here knows of messages, queues or the store, and nothing
+// connects to a private address unless the operator configured it.
+
 /** A test lab's replacement for a provider's host. */
 export type StandIn = {readonly host: string; readonly port: number};
 
@@ -44,27 +48,23 @@ export class ProviderHostError extends Error {
 }
 
 /**
- * How long a connection is reused, in milliseconds. It must be shorter than the hosts' own limit, or they would close a
- * connection while a request is on its way.
+ * How long an idle connection stays open for reuse, in milliseconds. It must be shorter than the hosts' own limit, or
+ * they could close a connection while a request is on its way.
  */
 const idleMs = 4000;
-const keeping = {keepAlive: true, timeout: idleMs};
+const keepAliveOptions = {keepAlive: true, timeout: idleMs};
 
-const defaultMax = 4 * 1024 * 1024;
+const defaultMaxLength = 4 * 1024 * 1024;
 
 /**
  * Sends HTTPS requests to providers. Certificates are verified, redirects are not followed, and connections go only to
- * the public addresses that were checked here.
- *
- * The folder holds the network tools that several folders share: addresses, names, URLs, DNS types and connections. It
- * relies on Node and on the resolvers passed in. Nothing here knows of messages, queues or the store, and nothing
- * connects to a private address unless the operator configured it.
+ * public addresses.
  */
 export class ProviderClient {
 	readonly #options: ProviderClientOptions;
 	readonly #agent: Agent;
-	readonly #standInAgent = new Agent({...keeping, rejectUnauthorized: false});
-	readonly #plainAgent = new PlainAgent(keeping);
+	readonly #standInAgent = new Agent({...keepAliveOptions, rejectUnauthorized: false});
+	readonly #plainAgent = new PlainAgent(keepAliveOptions);
 
 	constructor(options: ProviderClientOptions) {
 		const {ca, resolver} = options;
@@ -92,15 +92,15 @@ export class ProviderClient {
 						port: Number(url.port || 443),
 					});
 		} catch (error) {
-			const why = signal.aborted
+			const reason = signal.aborted
 				? `no response within ${this.#options.limitMs / 1000} s`
 				: (error as Error).message;
-			throw new ProviderHostError(`${url.hostname}: ${why}`, state.isSent, error);
+			throw new ProviderHostError(`${url.hostname}: ${reason}`, state.isSent, error);
 		}
 	}
 
 	#standInFor(...names: readonly string[]): StandIn | undefined {
-		return names.map(name => this.#options.standIns.get(name)).find(one => one !== undefined);
+		return names.map(name => this.#options.standIns.get(name)).find(standIn => standIn !== undefined);
 	}
 
 	/** Uses TLS without verifying the certificate, or plain HTTP if the lab's host does not support TLS. */
@@ -109,7 +109,7 @@ export class ProviderClient {
 		url: URL,
 		init: ProviderRequest,
 		signal: AbortSignal,
-		state: Sending,
+		state: Progress,
 	): Promise<ProviderResponse> {
 		try {
 			return await this.#exchange(request, url, init, signal, state, {agent: this.#standInAgent, host, port});
@@ -123,16 +123,16 @@ export class ProviderClient {
 	}
 
 	#exchange(
-		start: typeof request | typeof requestPlain,
+		send: typeof request | typeof requestPlain,
 		url: URL,
-		{method, headers, body, maxAnswerLength = defaultMax}: ProviderRequest,
+		{method, headers, body, maxAnswerLength = defaultMaxLength}: ProviderRequest,
 		signal: AbortSignal,
-		state: Sending,
-		how: object,
+		state: Progress,
+		target: object,
 	): Promise<ProviderResponse> {
 		return new Promise((resolve, reject) => {
-			const sent = start({
-				...how,
+			const outgoing = send({
+				...target,
 				method,
 				path: `${url.pathname}${url.search}`,
 				headers: {
@@ -143,11 +143,11 @@ export class ProviderClient {
 				},
 				signal,
 			});
-			sent.on('error', reject);
-			sent.on('finish', () => {
+			outgoing.on('error', reject);
+			outgoing.on('finish', () => {
 				state.isSent = true;
 			});
-			sent.on('response', response => {
+			outgoing.on('response', response => {
 				const chunks: Buffer[] = [];
 				let size = 0;
 				response.on('error', reject);
@@ -156,7 +156,7 @@ export class ProviderClient {
 					chunks.push(chunk);
 					if (size > maxAnswerLength) {
 						reject(new Error('its response is too long'));
-						sent.destroy();
+						outgoing.destroy();
 					}
 				});
 				response.on('end', () =>
@@ -167,13 +167,13 @@ export class ProviderClient {
 					}),
 				);
 			});
-			sent.end(body);
+			outgoing.end(body);
 		});
 	}
 }
 
 /** How far a request has progressed. */
-type Sending = {isSent: boolean};
+type Progress = {isSent: boolean};
 
 /** Connects only to public addresses, and keeps connections open for later requests. */
 class PinnedAgent extends Agent {
@@ -181,19 +181,19 @@ class PinnedAgent extends Agent {
 	readonly #secureContext: SecureContext;
 
 	constructor(resolver: ProviderClientOptions['resolver'], secureContext: SecureContext) {
-		super(keeping);
+		super(keepAliveOptions);
 		this.#resolver = resolver;
 		this.#secureContext = secureContext;
 	}
 
 	override createConnection(
 		{host, port}: {readonly host?: string | null; readonly port?: number | string | null},
-		opened: (error: Error | null, stream: Duplex) => void,
+		callback: (error: Error | null, stream: Duplex) => void,
 	): undefined {
 		const target = {host: host ?? '', port: Number(port)};
 		publicAddresses(target.host, this.#resolver).then(
-			addresses => opened(null, connectPinned({...target, addresses}, this.#secureContext)),
-			error => (opened as (error: Error) => void)(error as Error),
+			addresses => callback(null, connectPinned({...target, addresses}, this.#secureContext)),
+			error => (callback as (error: Error) => void)(error as Error),
 		);
 	}
 }

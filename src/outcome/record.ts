@@ -13,8 +13,8 @@ import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
 import {forgetSealed} from '../store/messages.ts';
-import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
-import {type EarlierTries, readTries} from '../store/reputation.ts';
+import {type EndedAttempt, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
+import {type EarlierAttempts, readEarlier} from '../store/reputation.ts';
 import {queuedEvent} from '../store/timeline.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
@@ -28,32 +28,32 @@ import {
 	notify,
 	ofRecipient,
 } from './outbox.ts';
-import {countTries, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
-import type {JudgedTry} from './settle.ts';
+import {countAttempts, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
+import type {JudgedAttempt} from './settle.ts';
 import {hardBounceOf, suppressAddresses} from './suppress.ts';
 
-const idOf = ({recipient}: JudgedTry): string => recipient.id;
+const idOf = ({recipient}: JudgedAttempt): string => recipient.id;
 
 /**
  * Records the ends of attempts, many in one transaction: state, attempts, timeline, suppression, and what the simulator
  * adds to a delivery. Returns `true` for recipients that this daemon still held, and `false` for those that another
  * process has moved meanwhile, which do not change.
  */
-export function createRecordWrite(boot: string, eventWriter: EventWriter): GroupWrite<JudgedTry, boolean> {
+export function createRecordWrite(boot: string, eventWriter: EventWriter): GroupWrite<JudgedAttempt, boolean> {
 	const {newId} = eventWriter;
 	return {
 		name: 'outcome',
 		rank: 3,
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
-			const ended = await endClaims(trx, boot, items.map(toEndedTry));
+			const ended = await endClaims(trx, boot, items.map(toEndedAttempt));
 			const held = new Map(ended.map(byRecipient));
 			const {ours, bounced, triedBefore} = splitParts(items, held);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
 				() => writeOutcomes(trx, ended),
-				() => readTries(trx, triedBefore.map(idOf)),
+				() => readEarlier(trx, triedBefore.map(idOf)),
 				() => findSubscribers(trx, [...new Set(ours.map(workspaceOf))]),
 			);
 			// They are new in this list. If a term exists after all, the writer retries each item alone.
@@ -71,7 +71,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			await announce(trx, events, eventWriter, subscribers);
 			await suppress(trx, applied, eventWriter, subscribers);
 			await recordFollowing(trx, eventWriter, applied);
-			await countTries(trx, applied, {earlier, reported: recorded}, eventWriter);
+			await countAttempts(trx, applied, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, applied.flatMap(toTls));
 			const sealed = ours.filter(isSealed);
 			if (sealed.length > 0) {
@@ -84,14 +84,14 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 
 // Code that runs for each of many recipients is a function of the module (`send/write.ts`).
 
-const byRecipient = (one: EndedTry) => [one.recipientId, one] as const;
-const workspaceOf = ({recipient}: JudgedTry): string => recipient.workspace_id;
-const messageOf = ({recipient}: JudgedTry): string => recipient.message_id;
-const isSealed = ({recipient}: JudgedTry): boolean => recipient.sealed !== null;
+const byRecipient = (one: EndedAttempt) => [one.recipientId, one] as const;
+const workspaceOf = ({recipient}: JudgedAttempt): string => recipient.workspace_id;
+const messageOf = ({recipient}: JudgedAttempt): string => recipient.message_id;
+const isSealed = ({recipient}: JudgedAttempt): boolean => recipient.sealed !== null;
 
 /** Sorts out the attempts whose recipients this daemon still held. */
-function splitParts(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>) {
-	const parts = {ours: [] as JudgedTry[], bounced: [] as JudgedTry[], triedBefore: [] as JudgedTry[]};
+function splitParts(items: readonly JudgedAttempt[], held: ReadonlyMap<string, unknown>) {
+	const parts = {ours: [] as JudgedAttempt[], bounced: [] as JudgedAttempt[], triedBefore: [] as JudgedAttempt[]};
 	for (const item of items) {
 		const {recipient, verdict} = item;
 		if (held.has(recipient.id)) {
@@ -110,8 +110,8 @@ function splitParts(items: readonly JudgedTry[], held: ReadonlyMap<string, unkno
 
 type Written = ReadonlyMap<string, RecipientState>;
 
-function writtenOf(items: readonly JudgedTry[], written: Written): JudgedTry[] {
-	const applied: JudgedTry[] = [];
+function writtenOf(items: readonly JudgedAttempt[], written: Written): JudgedAttempt[] {
+	const applied: JudgedAttempt[] = [];
 	for (const item of items) {
 		if (written.has(item.recipient.id)) {
 			applied.push(item);
@@ -121,9 +121,9 @@ function writtenOf(items: readonly JudgedTry[], written: Written): JudgedTry[] {
 }
 
 /** Returns the messages of recipients about which a report has arrived. */
-function reportedMessages(applied: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): string[] {
+function reportedMessages(items: readonly JudgedAttempt[], written: Written, reported: ReadonlySet<string>): string[] {
 	const messages: string[] = [];
-	for (const item of applied) {
+	for (const item of items) {
 		if (reported.has(item.recipient.id) || isOverruled(item, written)) {
 			messages.push(item.recipient.message_id);
 		}
@@ -131,7 +131,7 @@ function reportedMessages(applied: readonly JudgedTry[], written: Written, repor
 	return messages;
 }
 
-function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedTry) {
+function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedAttempt) {
 	return {
 		recipientId: recipient.id,
 		n,
@@ -141,7 +141,7 @@ function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outco
 	};
 }
 
-function toDeferrals(applied: readonly JudgedTry[], written: Written): Notice[] {
+function toDeferrals(applied: readonly JudgedAttempt[], written: Written): Notice[] {
 	const notices: Notice[] = [];
 	for (const item of applied) {
 		if (written.get(item.recipient.id) === item.verdict.state) {
@@ -155,7 +155,7 @@ function toDeferrals(applied: readonly JudgedTry[], written: Written): Notice[] 
 type Refused = 'recorded' | 'otherwise';
 
 function refusedOf(
-	{recipient, verdict: {outcome}}: JudgedTry,
+	{recipient, verdict: {outcome}}: JudgedAttempt,
 	reported: ReadonlySet<string>,
 	recorded: ReadonlyMap<string, RecordedEnds>,
 ): Refused | undefined {
@@ -168,7 +168,7 @@ function refusedOf(
 }
 
 /** Whether a report ended the recipient during the attempt, whatever the result of the attempt. */
-function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean {
+function isOverruled({recipient, verdict}: JudgedAttempt, written: Written): boolean {
 	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
@@ -177,7 +177,7 @@ function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean
  * Returns the search terms to add. A message can be found by its subject after its first attempt; a recipient that has
  * a subject was attempted before.
  */
-function toTerms(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
+function toTerms(items: readonly JudgedAttempt[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
 	const all: MessageTerms[] = [];
 	for (const {recipient, rendered, verdict} of items) {
 		const state = written.get(recipient.id);
@@ -192,7 +192,7 @@ function toTerms(items: readonly JudgedTry[], written: Written, reported: Readon
 	return all;
 }
 
-function toEndedTry({recipient, rendered, result, verdict, crashes}: JudgedTry): EndedTry {
+function toEndedAttempt({recipient, rendered, result, verdict, crashes}: JudgedAttempt): EndedAttempt {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
 	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
@@ -214,13 +214,13 @@ function toEndedTry({recipient, rendered, result, verdict, crashes}: JudgedTry):
 }
 
 /** Whether this attempt or an earlier one may have been delivered: no reply to the data arrived, or the daemon died. */
-function isDoubtful({recipient, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
+function isDoubtful({recipient, result}: JudgedAttempt, earlier: ReadonlyMap<string, EarlierAttempts>): boolean {
 	const {uncertainAttempts = 0, wasCutOff = false} = earlier.get(recipient.id) ?? {};
 	return uncertainAttempts > 0 || wasCutOff || result.attempts.some(isPossibleDuplicate);
 }
 
 /** Returns what each new connection of the attempt showed about the mail server's TLS. */
-function toTls({recipient, result}: JudgedTry): TlsDay[] {
+function toTls({recipient, result}: JudgedAttempt): TlsDay[] {
 	return result.attempts.flatMap(({at, host, tlsResult}) =>
 		tlsResult === undefined
 			? []
@@ -233,7 +233,7 @@ function toTls({recipient, result}: JudgedTry): TlsDay[] {
  * `sent` once per recipient. Each has its own time, before that of what followed.
  */
 function toEvents(
-	{recipient, result, verdict}: JudgedTry,
+	{recipient, result, verdict}: JudgedAttempt,
 	{
 		queued,
 		mayBeDuplicate,
@@ -263,7 +263,7 @@ function toEvents(
 }
 
 /** Returns the notice of a recipient's first deferral, which is not in the timeline. */
-function toDeferral({recipient, result, verdict}: JudgedTry): Notice[] {
+function toDeferral({recipient, result, verdict}: JudgedAttempt): Notice[] {
 	if (verdict.outcome.kind !== 'deferred' || recipient.attempts > 0) {
 		return [];
 	}
@@ -273,7 +273,7 @@ function toDeferral({recipient, result, verdict}: JudgedTry): Notice[] {
 }
 
 /** Turns a soft bounce that is one too many for its address into a hard one. */
-async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]): Promise<readonly JudgedTry[]> {
+async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedAttempt[]): Promise<readonly JudgedAttempt[]> {
 	const soft = items.flatMap(toSoftBounce);
 	if (soft.length === 0) {
 		return items;
@@ -296,7 +296,7 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 }
 
 /** If attempts ended because time was up, what prevented the last one is the reason. */
-function toSoftBounce(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
+function toSoftBounce(item: JudgedAttempt): Array<SoftBounce & {readonly item: JudgedAttempt}> {
 	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
@@ -321,7 +321,7 @@ function toSoftBounce(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 /** Suppresses addresses that failed permanently for the whole workspace. The message is the source of the entry. */
 async function suppress(
 	trx: Knex.Transaction,
-	items: readonly JudgedTry[],
+	items: readonly JudgedAttempt[],
 	eventWriter: EventWriter,
 	subscribers: readonly Subscriber[],
 ): Promise<void> {
@@ -341,7 +341,7 @@ async function suppress(
 async function recordFollowing(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
-	recorded: readonly JudgedTry[],
+	recorded: readonly JudgedAttempt[],
 ): Promise<void> {
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
@@ -350,11 +350,11 @@ async function recordFollowing(
 	}
 }
 
-function followsOf({verdict: {outcome}}: JudgedTry) {
+function followsOf({verdict: {outcome}}: JudgedAttempt) {
 	return outcome.kind === 'delivered' ? outcome.follows : undefined;
 }
 
-function toComplaint(recorded: JudgedTry): Complaint[] {
+function toComplaint(recorded: JudgedAttempt): Complaint[] {
 	const {recipient, result} = recorded;
 	if (followsOf(recorded) !== 'complained') {
 		return [];
@@ -370,7 +370,7 @@ function toComplaint(recorded: JudgedTry): Complaint[] {
 	];
 }
 
-function engagedOf(recorded: JudgedTry): Engaged[] {
+function engagedOf(recorded: JudgedAttempt): Engaged[] {
 	const {recipient, rendered, result} = recorded;
 	const type = followsOf(recorded);
 	const tracking = toTracking(recipient);

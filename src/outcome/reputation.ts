@@ -5,26 +5,26 @@ import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {readEnds} from '../store/reports.ts';
-import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
+import {countHours, type EarlierAttempts, type ReputationCount, readEarlier} from '../store/reputation.ts';
 import type {EventWriter} from './outbox.ts';
-import type {JudgedTry} from './settle.ts';
+import type {JudgedAttempt} from './settle.ts';
 
-/** The weight of a recipient's end: no such address, rejected because of us, or reported as spam. */
-export type Weight = 'hard' | 'of_us' | 'complained';
+/** What an outcome says: the address does not exist, our server was rejected, or the recipient reported spam. */
+export type Weight = 'hard' | 'server' | 'complained';
 type Weights = ReadonlySet<Weight>;
 
-/** How far a recipient has come, given everything known about it. */
-type Course = {
+/** Everything known about the delivery to a recipient. */
+type History = {
 	/** Whether an attempt has ended: a mail server was contacted, or none was found. */
 	readonly isAttempted: boolean;
 	/** Whether a mail server accepted it. */
 	readonly isAccepted: boolean;
-	/** The weights of all its ends, in sessions and from reports. */
+	/** The weights of all its outcomes, from attempts and reports. */
 	readonly weights: Weights;
 };
 
-/** Rejections of us that are independent of the recipient. They do not concern a workspace's mail (R7.1). */
-const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
+/** Rejections of our server, regardless of the recipient. They say nothing about a workspace's mail (R7.1). */
+const serverCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'block',
 	'reputation',
 	'auth',
@@ -35,42 +35,37 @@ const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 ]);
 
 export function weightOfRefusal(category: BounceCategory, isHard: boolean): Weight | null {
-	return isHard ? 'hard' : ofUs.has(category) ? 'of_us' : null;
+	return isHard ? 'hard' : serverCategories.has(category) ? 'server' : null;
 }
 
 /**
- * Returns what a recipient adds to the figures. It depends on what is known, in any order, so nothing counts twice. A
- * recipient rejected because of us is left out unless something else is known about its address.
+ * Returns what a recipient adds to the figures. It depends only on what is known, not on the order, so nothing counts
+ * twice. A recipient is left out if a rejection of our server is all that is known about it.
  */
-export function toFigures({isAttempted, isAccepted, weights}: Course): Figures {
+export function toFigures({isAttempted, isAccepted, weights}: History): Figures {
 	const isHard = weights.has('hard');
 	const isComplained = weights.has('complained');
-	const isCounted = isAttempted && (isHard || isComplained || !weights.has('of_us'));
-	const one = (isTrue: boolean) => (isCounted && isTrue ? 1 : 0);
-	return {attempted: one(true), hard: one(isHard), delivered: one(isAccepted), complained: one(isComplained)};
+	const isCounted = isAttempted && (isHard || isComplained || !weights.has('server'));
+	const flag = (isTrue: boolean) => (isCounted && isTrue ? 1 : 0);
+	return {attempted: flag(true), hard: flag(isHard), delivered: flag(isAccepted), complained: flag(isComplained)};
 }
 
-/**
- * Counts ends of attempts in their transaction, each recipient in the hour of its first attempt.
- *
- * @param earlier the recipients that were attempted before
- * @param reported the weights of reports that arrived during the attempts; they could not be counted before a first one
- * ended
- */
-export async function countTries(
+type KnownBefore = {
+	/** The recipients that were attempted before. */
+	readonly earlier: ReadonlyMap<string, EarlierAttempts>;
+	/** The reports that arrived during the attempts. They cannot be counted before a first attempt has finished. */
+	readonly reported: ReadonlyMap<string, {readonly weights: Weights}>;
+};
+
+/** Counts finished attempts in their transaction, each recipient in the hour of its first attempt. */
+export async function countAttempts(
 	trx: Knex.Transaction,
-	recorded: readonly JudgedTry[],
-	{
-		earlier,
-		reported,
-	}: {
-		readonly earlier: ReadonlyMap<string, EarlierTries>;
-		readonly reported: ReadonlyMap<string, {readonly weights: Weights}>;
-	},
+	recorded: readonly JudgedAttempt[],
+	{earlier, reported}: KnownBefore,
 	eventWriter: EventWriter,
 ): Promise<void> {
 	const changes = recorded.flatMap(one => {
-		const change = changeOf(one.recipient, ...coursesOfTry(one, reported.get(one.recipient.id)?.weights ?? none));
+		const change = changeOf(one.recipient, ...histories(one, reported.get(one.recipient.id)?.weights ?? none));
 		return change === null ? [] : [{one, change}];
 	});
 	await count(
@@ -85,20 +80,20 @@ export async function countTries(
 }
 
 const none: Weights = new Set();
-const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
+const attemptedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
-/** Returns how far a recipient had come before its attempt and after it. */
-function coursesOfTry(
-	{recipient, verdict: {outcome, attempts}}: JudgedTry,
+/** Returns a recipient's history before its attempt and after it. */
+function histories(
+	{recipient, verdict: {outcome, attempts}}: JudgedAttempt,
 	reported: Weights,
-): [before: Course, after: Course] {
+): [before: History, after: History] {
 	const before = {isAttempted: recipient.attempts > 0, isAccepted: false, weights: reported};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [
 		before,
 		{
 			// A recipient whose lifetime ended before its turn came was not attempted.
-			isAttempted: before.isAttempted || (attempts > 0 && triedKinds.has(outcome.kind)),
+			isAttempted: before.isAttempted || (attempts > 0 && attemptedKinds.has(outcome.kind)),
 			isAccepted: outcome.kind === 'delivered' || outcome.kind === 'relayed',
 			weights: weight === null ? reported : new Set([...reported, weight]),
 		},
@@ -112,23 +107,23 @@ export type Reweighed = {
 	readonly after: Weights;
 };
 
-/** Counts bounces and complaints from reports, like `countTries`, in the transaction that records them. */
+/** Counts bounces and complaints from reports, like `countAttempts`, in the transaction that records them. */
 export async function countReported(
 	trx: Knex.Transaction,
 	reweighed: readonly Reweighed[],
 	eventWriter: EventWriter,
 ): Promise<void> {
-	const firstTries = await readTries(
+	const firstAttempts = await readEarlier(
 		trx,
 		reweighed.map(({recipient}) => recipient.id),
 	);
 	await count(
 		trx,
 		reweighed.flatMap(({recipient, before, after}) => {
-			const first = firstTries.get(recipient.id);
+			const first = firstAttempts.get(recipient.id);
 			const at = first?.at ?? recipient.sent_at;
-			const course = {isAttempted: recipient.attempts > 0, isAccepted: first?.wasAccepted ?? false};
-			const change = changeOf(recipient, {...course, weights: before}, {...course, weights: after});
+			const history = {isAttempted: recipient.attempts > 0, isAccepted: first?.wasAccepted ?? false};
+			const change = changeOf(recipient, {...history, weights: before}, {...history, weights: after});
 			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspace_id, at}];
 		}),
 		eventWriter,
@@ -136,7 +131,7 @@ export async function countReported(
 }
 
 /** Returns the change of the figures, or `null` if they stay the same. */
-function changeOf({destination}: {readonly destination: string}, before: Course, after: Course): Figures | null {
+function changeOf({destination}: {readonly destination: string}, before: History, after: History): Figures | null {
 	const [was, is] = [toFigures(before), toFigures(after)];
 	const change = {
 		attempted: is.attempted - was.attempted,
@@ -162,26 +157,26 @@ async function count(
 	}
 }
 
-/** The arrivals, rejections and complaints in a recipient's timeline. */
+/** The deliveries, rejections and complaints in a recipient's timeline. */
 export type RecordedEnds = {
 	/** Each one is recorded once (R3.4). */
 	readonly classes: ReadonlySet<string>;
 	readonly weights: Weights;
 };
 
-/** Reads the ends in the timelines of recipients, by recipient id. */
+/** Reads the outcomes in the timelines of recipients, by recipient id. */
 export async function readRecordedEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
 ): Promise<Map<string, RecordedEnds>> {
 	const ends = new Map<string, {classes: Set<string>; weights: Set<Weight>}>();
 	for (const {recipientId, type, detail} of await readEnds(trx, [...new Set(messageIds)])) {
-		const its = ends.get(recipientId) ?? {classes: new Set(), weights: new Set()};
-		ends.set(recipientId, its);
-		its.classes.add(type === 'bounced' ? classOf(detail) : type);
+		const recorded = ends.get(recipientId) ?? {classes: new Set(), weights: new Set()};
+		ends.set(recipientId, recorded);
+		recorded.classes.add(type === 'bounced' ? classOf(detail) : type);
 		const weight = type === 'complained' ? 'complained' : weightOf(detail);
 		if (weight !== null) {
-			its.weights.add(weight);
+			recorded.weights.add(weight);
 		}
 	}
 	return ends;

@@ -150,10 +150,10 @@ const {fields: triedFields} = toColumns(
 );
 
 /** Returns the fields of a claimed recipient that the end of its attempt needs. */
-export const triedPart = (recipient: Claimed): JudgedTry['recipient'] => pick(recipient, triedFields);
+export const triedPart = (recipient: Claimed): JudgedAttempt['recipient'] => pick(recipient, triedFields);
 
 /** The evaluated end of an attempt, to be recorded. */
-export type JudgedTry = {
+export type JudgedAttempt = {
 	/** The fields of the claimed recipient that are still needed. The content of its message is dropped. */
 	readonly recipient: Pick<Claimed, (typeof triedFields)[number]>;
 	/** The rendered subject, the first tracked link's target and the number of such links; `null` if not rendered. */

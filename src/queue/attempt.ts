@@ -11,7 +11,7 @@ import {
 } from '../mail/outcome.ts';
 import {endOfLife, expiringIn, type OwnRetry, type Retry, resolveRetry} from '../mail/retry.ts';
 import type {Precedence, Route} from '../mail/route.ts';
-import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
+import {decideNext, type JudgedAttempt, triedPart} from '../outcome/settle.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {ClaimPermit, ClaimResult, TravelTerms} from './claim-permit.ts';
 import {isBlock} from './pace/blocks.ts';
@@ -84,7 +84,7 @@ type AttemptProgress = {
 	/** Returns the terms that apply now, or `null` if the provider is backing off. */
 	readonly termsOf: (permit: ClaimPermit) => TravelTerms | null;
 	/** Called once the outcome is on stable storage. `end` is what the attempt says about the provider. */
-	readonly settled: (permit: ClaimPermit, verdict: JudgedTry['verdict'], end: SiteEnd | null) => void;
+	readonly settled: (permit: ClaimPermit, verdict: JudgedAttempt['verdict'], end: SiteEnd | null) => void;
 };
 
 export type AttemptsOptions = {
@@ -102,8 +102,8 @@ export type AttemptsOptions = {
 };
 
 /** A finished attempt before it is evaluated. `rendered` is `null` if the message was not rendered. */
-type Ended = Pick<JudgedTry, 'result' | 'rendered'>;
-type UnjudgedAttempt = Ended & Pick<JudgedTry, 'crashes'>;
+type Ended = Pick<JudgedAttempt, 'result' | 'rendered'>;
+type UnjudgedAttempt = Ended & Pick<JudgedAttempt, 'crashes'>;
 
 /** Phases before the mail server has accepted our session. A reply in one of them says nothing about the message. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
@@ -198,7 +198,7 @@ export class Attempts {
 		permit: ClaimPermit,
 		recipient: Claimed,
 		attempt: UnjudgedAttempt,
-	): {readonly recorded: JudgedTry; readonly end: SiteEnd | null} {
+	): {readonly recorded: JudgedAttempt; readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
 			const end = isSimulated ? well : siteEnd(attempt.result, permit.route, recipient.destination);
@@ -217,7 +217,7 @@ export class Attempts {
 	}
 
 	/** Returns the result for a recipient that was not attempted. */
-	untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
+	untried(recipient: Claimed, retry: OwnRetry): JudgedAttempt {
 		return this.#judged(
 			recipient,
 			{...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes},
@@ -263,7 +263,7 @@ export class Attempts {
 		return {result: {recipientId, outcome, attempts: [], sentAt, at}, rendered: null};
 	}
 
-	#judged(recipient: Claimed, attempt: UnjudgedAttempt, own: OwnRetry): JudgedTry {
+	#judged(recipient: Claimed, attempt: UnjudgedAttempt, own: OwnRetry): JudgedAttempt {
 		const {fixedWaitOf, clock, random} = this.#options;
 		const fixedWaitMs = fixedWaitOf(recipient);
 		const verdict = decideNext(

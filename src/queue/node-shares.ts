@@ -40,9 +40,9 @@ export function evenPart(cap: number, nodes: readonly string[], self: string, si
 type NodeSet = string;
 
 /** No node of this version has a part, because a node of an older version, which divides differently, is alive. */
-const nobody: NodeSet = '';
+const noNodes: NodeSet = '';
 
-const nodesOf = (set: NodeSet): readonly string[] => (set === nobody ? [] : set.split(' '));
+const nodesOf = (set: NodeSet): readonly string[] => (set === noNodes ? [] : set.split(' '));
 
 /** Returns the node's smallest part of `cap` in any of these sets. */
 function minPart(cap: number, sets: readonly NodeSet[], self: string, site: string): number {
@@ -58,10 +58,10 @@ function isCovered(set: NodeSet, sets: readonly NodeSet[], self: string): boolea
 }
 
 /** Returns the nodes that divide according to `terms`: all that are alive. */
-function aliveIn(terms: readonly NodeTerm[], self: string): NodeSet {
+function livingNodes(terms: readonly NodeTerm[], self: string): NodeSet {
 	const others = terms.filter(({node}) => node !== self);
 	if (others.some(({knows}) => knows === null)) {
-		return nobody;
+		return noNodes;
 	}
 	return [self, ...others.map(({node}) => node)].sort().join(' ');
 }
@@ -91,9 +91,9 @@ export class NodeShares implements Shares {
 	#until = Number.NEGATIVE_INFINITY;
 	#isOver = true;
 	/** The sets that limit connections now. */
-	#sets: readonly NodeSet[] = [nobody];
+	#sets: readonly NodeSet[] = [noNodes];
 	/** The sets that limit rates now, and until when each one does. */
-	#rateSets: readonly NodeSet[] = [nobody];
+	#rateSets: readonly NodeSet[] = [noNodes];
 	readonly #rateUntil = new Map<NodeSet, number>();
 	#pauses: ReadonlyMap<string, SavedSite> = new Map();
 	#renewing: Promise<void> | null = null;
@@ -156,10 +156,10 @@ export class NodeShares implements Shares {
 	async #renew(): Promise<void> {
 		const {node, renewTerm, readPauses, countConnections, moment} = this.#options;
 		const isDrained = this.#sets.length === 1 || this.#isWithinParts(await countConnections());
-		const began = moment().monotonic;
-		const terms = await renewTerm(known => this.#choose(known, isDrained));
+		const startedAt = moment().monotonic;
+		const terms = await renewTerm(known => this.#chooseSet(known, isDrained));
 		const named = terms.flatMap(({knows}) => knows ?? []);
-		this.#begin([...new Set([...named, aliveIn(terms, node)])].sort(), began);
+		this.#applyTerm([...new Set([...named, livingNodes(terms, node)])].sort(), startedAt);
 		const before = this.#pauses;
 		this.#pauses = await readPauses();
 		this.#takeOver(before);
@@ -169,13 +169,13 @@ export class NodeShares implements Shares {
 	 * Returns the set for the node's row. It names all living nodes once this node uses no more than its part in that
 	 * set and in those of all others; until then, it names the previous set.
 	 */
-	#choose(terms: readonly NodeTerm[], isDrained: boolean): NodeSet {
+	#chooseSet(terms: readonly NodeTerm[], isDrained: boolean): NodeSet {
 		const {node} = this.#options;
-		const alive = aliveIn(terms, node);
-		const former = terms.find(term => term.node === node)?.knows ?? null;
+		const alive = livingNodes(terms, node);
+		const previous = terms.find(term => term.node === node)?.knows ?? null;
 		const sets = [alive, ...terms.flatMap(({knows}) => knows ?? [])];
 		const isReady = isDrained && sets.every(set => isCovered(set, this.#sets, node));
-		return former === null || isReady ? alive : former;
+		return previous === null || isReady ? alive : previous;
 	}
 
 	/** Whether the node has no more connections than its parts. */
@@ -187,8 +187,8 @@ export class NodeShares implements Shares {
 		});
 	}
 
-	/** Applies the term that was renewed at `began`: these sets limit the node from now on. */
-	#begin(sets: readonly NodeSet[], began: number): void {
+	/** Applies the term that was renewed at `startedAt`: these sets limit the node from now on. */
+	#applyTerm(sets: readonly NodeSet[], startedAt: number): void {
 		const {monotonic} = this.#options.moment();
 		for (const set of sets) {
 			this.#rateUntil.set(set, monotonic + rateMs);
@@ -199,17 +199,17 @@ export class NodeShares implements Shares {
 			}
 		}
 		const rateSets = [...this.#rateUntil.keys()];
-		const isSame = (some: readonly NodeSet[], others: readonly NodeSet[]) => some.join('\n') === others.join('\n');
-		const isNews = this.#isOver || !isSame(sets, this.#sets) || !isSame(rateSets, this.#rateSets);
-		this.#until = began + termMs - termMarginMs;
-		if (isNews) {
+		const isSame = (a: readonly NodeSet[], b: readonly NodeSet[]) => a.join('\n') === b.join('\n');
+		const hasChanged = this.#isOver || !isSame(sets, this.#sets) || !isSame(rateSets, this.#rateSets);
+		this.#until = startedAt + termMs - termMarginMs;
+		if (hasChanged) {
 			this.#isOver = false;
 			this.#sets = sets;
 			this.#rateSets = rateSets;
 			this.#regradeAll();
 			this.#sites?.rescan();
 		}
-		this.#leaveOthers();
+		this.#leaveToOthers();
 	}
 
 	#regradeAll(): void {
@@ -219,8 +219,8 @@ export class NodeShares implements Shares {
 		}
 	}
 
-	/** Leaves the mail of providers of which this node has no part to other nodes. */
-	#leaveOthers(): void {
+	/** Leaves providers of which this node has no part to the other nodes. */
+	#leaveToOthers(): void {
 		const {monotonic} = this.#options.moment();
 		for (const site of this.#sites?.sites() ?? []) {
 			if (!hasPart(site.state, monotonic) && !isBackingOff(site.state, monotonic)) {

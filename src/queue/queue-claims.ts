@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {JudgedTry} from '../outcome/settle.ts';
+import type {JudgedAttempt} from '../outcome/settle.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
@@ -14,11 +14,11 @@ import type {Site} from './site.ts';
 /** What the queue reports while it runs. */
 export type QueueObserver = {
 	/** An outcome is on stable storage. */
-	readonly recorded: (recorded: JudgedTry) => void;
+	readonly recorded: (recorded: JudgedAttempt) => void;
 	/** An outcome was discarded because another daemon had claimed the recipient meanwhile. */
-	readonly lost: (recipient: JudgedTry['recipient']) => void;
+	readonly lost: (recipient: JudgedAttempt['recipient']) => void;
 	/** An internal error occurred in evaluating an attempt or in this observer. The recipient has its outcome. */
-	readonly faulted: (error: unknown, recipient: JudgedTry['recipient']) => void;
+	readonly faulted: (error: unknown, recipient: JudgedAttempt['recipient']) => void;
 	/** The limits of a provider changed. */
 	readonly siteChanged: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The route of a queue was not found. It will be looked up again. */
@@ -30,7 +30,7 @@ export type QueueObserver = {
 export type ClaimsOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
-	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
+	readonly recordWrite: GroupWrite<JudgedAttempt, boolean>;
 	/** Claims those of the recipients that are neither claimed nor held. A claim lasts `lastsMs` without its daemon. */
 	readonly claimAged: (ids: readonly string[], lastsMs: number) => Promise<readonly Claimed[]>;
 	/** Releases this daemon's claims except those of known recipients. Returns the queues of the released ones. */
@@ -93,7 +93,7 @@ export class QueueClaims {
 	}
 
 	/** Resolves once the outcome of a claimed recipient is on stable storage, or another daemon has the recipient. */
-	async record(recorded: JudgedTry): Promise<void> {
+	async record(recorded: JudgedAttempt): Promise<void> {
 		const {observer} = this.#options;
 		const isOurs = await this.#write(recorded);
 		this.#held.end(recorded.recipient.id);
@@ -136,7 +136,7 @@ export class QueueClaims {
 	}
 
 	/** Retries until the outcome is written. Returns `false` if another daemon has the recipient. */
-	async #write(recorded: JudgedTry): Promise<boolean> {
+	async #write(recorded: JudgedAttempt): Promise<boolean> {
 		const {writer, recordWrite, observer} = this.#options;
 		for (let hasFailed = false; ; hasFailed = true) {
 			try {

@@ -2,7 +2,7 @@ import type {Clock, Moment} from '../kit/clock.ts';
 import {priorities} from '../mail/message.ts';
 import {endOfLife, type OwnRetry, type Retry, resolveLifetime} from '../mail/retry.ts';
 import type {Arrival, QueueKey, Route} from '../mail/route.ts';
-import type {JudgedTry} from '../outcome/settle.ts';
+import type {JudgedAttempt} from '../outcome/settle.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
@@ -279,7 +279,7 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	#settled(permit: ClaimPermit, {nextAttemptAt}: JudgedTry['verdict'], end: SiteEnd | null): void {
+	#settled(permit: ClaimPermit, {nextAttemptAt}: JudgedAttempt['verdict'], end: SiteEnd | null): void {
 		const now = this.#moment();
 		if (nextAttemptAt !== null && this.#state === 'running') {
 			this.#queues.due(permit.queue, nextAttemptAt, now);

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idTime} from '../mail/ids.ts';
 import {beginBulk, eachText, endBulk} from './engine/dialect.ts';
 import {insertRows} from './engine/rows.ts';
-import {makeDays} from './postgres/days.ts';
+import {createDays} from './postgres/days.ts';
 import type {Store} from './store.ts';
 import {takePositions} from './timeline.ts';
 import {type CountedStatus, type UsageSpan, usageSpans} from './usage.ts';
@@ -16,7 +16,7 @@ export type FilledWorkspace = {
 };
 
 /** A moment, as the beginning of an id and in the store's form. */
-export type FilledMoment = {readonly id: string; readonly at: string};
+type FilledMoment = {readonly id: string; readonly at: string};
 
 /** When messages were accepted, queued, sent and finished, in this order. */
 export type FilledMoments = readonly [FilledMoment, FilledMoment, FilledMoment, FilledMoment];
@@ -28,10 +28,10 @@ export type FilledMessages = {
 	/**
 	 * For each message: the last 16 characters of its ids, the letter of its outcome, and when it is due, if it waits.
 	 */
-	readonly each: readonly string[];
+	readonly suffixes: readonly string[];
 	readonly moments: readonly FilledMoments[];
 	/** How many messages share the same moments. */
-	readonly together: number;
+	readonly perMoment: number;
 	readonly hours: readonly FilledHour[];
 	/** Message numbers wrap around these, so that addresses and domains repeat. */
 	readonly addresses: number;
@@ -103,10 +103,10 @@ export async function endFilling({database, reader}: Connections): Promise<void>
  * differ, which is several times as fast as sending each row.
  */
 export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {
-	const {first, each, moments, together, hours, addresses, domains, data} = messages;
-	const timeOf = (four: FilledMoments | undefined) => idTime(`msg_${four?.[0].id}${'0'.repeat(16)}`);
+	const {first, suffixes, moments, perMoment, hours, addresses, domains, data} = messages;
+	const timeOf = (times: FilledMoments | undefined) => idTime(`msg_${times?.[0].id}${'0'.repeat(16)}`);
 	const [from, to] = [timeOf(moments[0]), timeOf(moments.at(-1))];
-	await makeDays(trx, from, {from, to});
+	await createDays(trx, from, {from, to});
 	for (const table of ['filling', 'filling_hours', 'filling_moments']) {
 		await trx.raw(`delete from ${table}`);
 	}
@@ -114,7 +114,7 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 		trx,
 		'filling_moments',
 		['m', ...momentColumns],
-		moments.map((four, index) => [index, ...four.map(({id}) => id), ...four.map(({at}) => at)]),
+		moments.map((times, index) => [index, ...times.map(({id}) => id), ...times.map(({at}) => at)]),
 	);
 	await insertRows(
 		trx,
@@ -122,8 +122,8 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 		hourColumns,
 		hours.map(one => [one.workspace, one.hour, one.attempted, one.bounced, one.delivered]),
 	);
-	await trx.raw(fillingSql(trx), [together, domains, first, first, addresses, JSON.stringify(each)]);
-	const place = await takePositions(trx, 2 * each.length);
+	await trx.raw(fillingSql(trx), [perMoment, domains, first, first, addresses, JSON.stringify(suffixes)]);
+	const place = await takePositions(trx, 2 * suffixes.length);
 	await trx.raw(messagesSql(place, first), [data]);
 	await trx.raw(eventsSql(place, first));
 	for (const sql of derived) {

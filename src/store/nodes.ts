@@ -107,7 +107,7 @@ export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise
 }
 
 /** A node's request for a part of a key's rate limit window. */
-export type PartAsked = {
+export type PartRequest = {
 	readonly keyId: string;
 	readonly bucket: string;
 	/** When the window ends, in milliseconds. */
@@ -115,12 +115,12 @@ export type PartAsked = {
 	/** The limit of all nodes together. */
 	readonly limit: number;
 	/** What pending requests need. It is granted if that much is left. */
-	readonly wants: number;
+	readonly needed: number;
 	/** What is granted beyond that while much is left. */
 	readonly defaultPart: number;
 };
 
-export type PartGiven = {
+export type PartGrant = {
 	readonly granted: number;
 	/** What is granted to all nodes so far. */
 	readonly given: number;
@@ -139,17 +139,17 @@ const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
  */
 export async function sharePart(
 	connection: Knex,
-	{keyId, bucket, end, limit, wants, defaultPart}: PartAsked,
-): Promise<PartGiven> {
+	{keyId, bucket, end, limit, needed, defaultPart}: PartRequest,
+): Promise<PartGrant> {
 	const part = (granted: string) =>
-		`least(greatest(0, :limit - ${granted}), greatest(:wants, least(:defaultPart, ceil((:limit - ${granted}) / ${share}.0))))::integer`;
+		`least(greatest(0, :limit - ${granted}), greatest(:needed, least(:defaultPart, ceil((:limit - ${granted}) / ${share}.0))))::integer`;
 	const {rows} = await connection.raw(
 		`insert into rate_windows as w (key_id, bucket, ends_at, given, part)
 			values (:keyId, :bucket, :endsAt, ${part('0')}, ${part('0')})
 			on conflict (key_id, bucket) do update set
 				ends_at = excluded.ends_at, given = ${before} + ${part(`(${before})`)}, part = ${part(`(${before})`)}
 			returning part as granted, given`,
-		{keyId, bucket, endsAt: storeTime(end), limit, wants, defaultPart},
+		{keyId, bucket, endsAt: storeTime(end), limit, needed, defaultPart},
 	);
 	return rows[0];
 }

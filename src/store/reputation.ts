@@ -44,7 +44,7 @@ const countRow = (one: ReputationCount) =>
 	[one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained] as const;
 
 /** What is recorded about a recipient's attempts. */
-export type EarlierTries = {
+export type EarlierAttempts = {
 	/** When the first conversation of a counted attempt began, in the store's form; `null` if there was none. */
 	readonly at: string | null;
 	/** Whether a mail server accepted the message in a counted attempt. */
@@ -56,8 +56,8 @@ export type EarlierTries = {
 };
 
 /** Returns earlier attempts by the ids of recipients. Recipients without recorded attempts are missing. */
-export async function readTries(reader: Knex, recipientIds: readonly string[]): Promise<Map<string, EarlierTries>> {
-	if (recipientIds.length === 0) {
+export async function readEarlier(reader: Knex, ids: readonly string[]): Promise<Map<string, EarlierAttempts>> {
+	if (ids.length === 0) {
 		return new Map();
 	}
 	type Row = {recipient_id: string; at: string | null; taken: number; cut_off: number; doubtful: number | string};
@@ -69,7 +69,7 @@ export async function readTries(reader: Knex, recipientIds: readonly string[]): 
 			cut_off: reader.raw('case when position < 0 then 1 else 0 end'),
 		})
 		.sum({doubtful: reader.raw("case when position >= 0 and phase = 'dot' and code is null then 1 else 0 end")})
-		.whereIn('recipient_id', recipientIds)
+		.whereIn('recipient_id', ids)
 		.groupBy('recipient_id');
 	return new Map(
 		rows.map(({recipient_id: id, at, taken, cut_off: cutOff, doubtful}) => [

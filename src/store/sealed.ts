@@ -2,7 +2,7 @@ import {createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes} fro
 import type {Knex} from 'knex';
 import {withPasswords} from '../mail/route.ts';
 
-/** Master keys by id. `current` seals; each of them opens. */
+/** Master keys by id. `current` seals; all of them can open. */
 export type MasterKeys = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};
 
 /** Encrypts stored secrets, such as DKIM keys: they can only be read with a key from outside of the database. */
@@ -27,16 +27,16 @@ const ivLength = 12;
 const tagLength = 16;
 
 /** Creates a vault with AES-256-GCM. A sealed value is `v1.<key id>.<base64url of iv ‖ tag ‖ ciphertext>`. */
-export function createVault(first: MasterKeys, {random = randomBytes, reread}: VaultOptions = {}): Vault {
-	let {current, keys} = first;
-	function keyOf(id: number): Uint8Array {
+export function createVault(initial: MasterKeys, {random = randomBytes, reread}: VaultOptions = {}): Vault {
+	let {current, keys} = initial;
+	function findKey(id: number): Uint8Array {
 		if (!Object.hasOwn(keys, id) && reread) {
-			const now = reread();
-			current = now.current;
-			keys = {...keys, ...now.keys};
+			const latest = reread();
+			current = latest.current;
+			keys = {...keys, ...latest.keys};
 		}
 		if (!Object.hasOwn(keys, id)) {
-			throw unopened(
+			throw sealedSecretError(
 				`A secret in the store was sealed with key ${id}, which is not configured: restore that key.`,
 			);
 		}
@@ -45,7 +45,7 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 	const macKeys = new Map<string, Buffer>();
 	function mac(id: number, purpose: string, text: string): string {
 		const name = `${id} ${purpose}`;
-		const key = macKeys.get(name) ?? Buffer.from(hkdfSync('sha256', keyOf(id), '', `mailctl mac ${purpose}`, 40));
+		const key = macKeys.get(name) ?? Buffer.from(hkdfSync('sha256', findKey(id), '', `mailctl mac ${purpose}`, 40));
 		macKeys.set(name, key);
 		// Not the id, because on a node with another list of keys the same id may belong to another key.
 		const tag = key.subarray(32).toString('base64url');
@@ -61,16 +61,16 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 		},
 		seal(owner, plain) {
 			const iv = random(ivLength);
-			const cipher = createCipheriv('aes-256-gcm', keyOf(current), iv).setAAD(Buffer.from(owner));
+			const cipher = createCipheriv('aes-256-gcm', findKey(current), iv).setAAD(Buffer.from(owner));
 			const body = Buffer.concat([cipher.update(plain, 'utf8'), cipher.final()]);
 			return `v1.${current}.${Buffer.concat([iv, cipher.getAuthTag(), body]).toString('base64url')}`;
 		},
 		open(owner, sealed) {
 			const [version, id, body] = sealed.split('.');
 			if (version !== 'v1' || id === undefined || body === undefined) {
-				throw unopened(`The secret of ${owner} in the store is damaged.`);
+				throw sealedSecretError(`The secret of ${owner} in the store is damaged.`);
 			}
-			const key = keyOf(Number(id));
+			const key = findKey(Number(id));
 			const bytes = Buffer.from(body, 'base64url');
 			try {
 				const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, ivLength))
@@ -80,13 +80,13 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 					decipher.update(bytes.subarray(ivLength + tagLength), undefined, 'utf8') + decipher.final('utf8')
 				);
 			} catch {
-				throw unopened(`The secret of ${owner} in the store is damaged.`);
+				throw sealedSecretError(`The secret of ${owner} in the store is damaged.`);
 			}
 		},
 	};
 }
 
-function unopened(message: string): Error {
+function sealedSecretError(message: string): Error {
 	return Object.assign(new Error(message), {code: 'SEALED_SECRET'});
 }
 
@@ -108,7 +108,7 @@ export type SealedColumn = {
 	/** The column that identifies a row; `id` if absent. */
 	readonly key?: RowKey;
 	readonly owner?: RowKey | 'workspace_id';
-	/** How many octets at its beginning contain the ids of the keys of all its secrets. */
+	/** How many octets at the start of a value are enough to find the key ids of all its secrets. */
 	readonly head: number;
 	/** Passes each sealed secret of a value through `change`. */
 	readonly each: (value: string, change: (sealed: string) => string) => string;
@@ -136,7 +136,7 @@ export const sealedColumns: readonly SealedColumn[] = [
 ];
 
 /** Returns the id of the key that sealed a value; `null` if it is not a sealed secret. */
-function toSealingId(sealed: string): number | null {
+function parseKeyId(sealed: string): number | null {
 	const [, id] = /^v1\.([1-9]\d{0,2})\./.exec(sealed) ?? [];
 	return id === undefined ? null : Number(id);
 }
@@ -150,7 +150,7 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 			.distinct(reader.raw('substr(??, 1, ?) as value', [column, head]));
 		for (const {value} of heads) {
 			each(value, sealed => {
-				const id = toSealingId(sealed);
+				const id = parseKeyId(sealed);
 				if (id !== null) {
 					ids.add(id);
 				}
@@ -200,7 +200,7 @@ export async function resealRows(
 	const damaged: string[] = [];
 	let resealed = 0;
 	for (const {id, owner, value} of rows) {
-		const next = resealedValue(owner, value, each, vault);
+		const next = resealValue(owner, value, each, vault);
 		if (next === null) {
 			damaged.push(id);
 		} else if (next !== value) {
@@ -213,10 +213,10 @@ export async function resealRows(
 	return {resealed, damaged, last: rows.length === max ? (rows.at(-1)?.id ?? null) : null};
 }
 
-function resealedValue(owner: string, value: string, each: SealedColumn['each'], vault: Vault): string | null {
+function resealValue(owner: string, value: string, each: SealedColumn['each'], vault: Vault): string | null {
 	try {
 		return each(value, sealed =>
-			toSealingId(sealed) === vault.current() ? sealed : vault.seal(owner, vault.open(owner, sealed)),
+			parseKeyId(sealed) === vault.current() ? sealed : vault.seal(owner, vault.open(owner, sealed)),
 		);
 	} catch {
 		return null;
@@ -227,8 +227,8 @@ function resealedValue(owner: string, value: string, each: SealedColumn['each'],
 export type ConfiguredKey = {readonly id: number | null; readonly key: Uint8Array};
 
 /**
- * Why the keys do not fit the store: it knows none of them, one has the id of another key, or a key that sealed secrets
- * is missing.
+ * Why the keys do not fit the store: it knows none of them, one has the id of another key, a key that sealed secrets is
+ * missing, or all ids are in use.
  */
 export type KeyProblem =
 	| {readonly kind: 'foreign'}
@@ -239,24 +239,24 @@ export type KeyProblem =
 /** A key that the store does not know yet, in the form in which it is stored. */
 export type FreshKey = {readonly id: number; readonly proof: string};
 
-type Matched =
+type KeyMatch =
 	| {readonly ok: true; readonly keys: MasterKeys; readonly fresh: readonly FreshKey[]}
 	| {readonly ok: false; readonly problem: KeyProblem};
 
-/** Returns what the store retains of a key: proof of the key that does not reveal it. */
+/** Returns the proof of a key, which the store retains: it identifies the key without revealing it. */
 function toProof(key: Uint8Array): string {
 	return Buffer.from(hkdfSync('sha256', key, '', 'mailctl secret key proof', 32)).toString('base64url');
 }
 
 /** Returns the keys that the store was used with: their ids by their proofs. */
-async function readKnown(reader: Knex): Promise<Map<string, number>> {
+async function readStoredKeys(reader: Knex): Promise<Map<string, number>> {
 	const rows: Array<{id: number; proof: string}> = await reader('secret_keys').orderBy('id');
 	return new Map(rows.map(({id, proof}) => [proof, id]));
 }
 
 /** Returns the ids that were assigned to keys, including keys that are no longer configured. */
 export async function keyIds(reader: Knex): Promise<number[]> {
-	return [...(await readKnown(reader)).values()];
+	return [...(await readStoredKeys(reader)).values()];
 }
 
 /** Returns whether the store was used with a key before. */
@@ -272,9 +272,9 @@ export async function matchKeys(
 	reader: Knex,
 	configured: readonly ConfiguredKey[],
 	freeId: (used: readonly number[]) => number | null,
-): Promise<Matched> {
-	const noted = await readKnown(reader);
-	const known = noted.size > 0 ? noted : await provenBySecrets(reader, configured);
+): Promise<KeyMatch> {
+	const stored = await readStoredKeys(reader);
+	const known = stored.size > 0 ? stored : await provenBySecrets(reader, configured);
 	if (known === null || (known.size > 0 && !configured.some(({key}) => known.has(toProof(key))))) {
 		return {ok: false, problem: {kind: 'foreign'}};
 	}
@@ -283,17 +283,17 @@ export async function matchKeys(
 	const keys: Record<number, Uint8Array> = {};
 	const ids: number[] = [];
 	const fresh: FreshKey[] = [];
-	for (const {id: own, key} of configured) {
+	for (const {id: configuredId, key} of configured) {
 		const proof = toProof(key);
 		const knownId = known.get(proof);
-		const id = knownId ?? own ?? freeId(used);
+		const id = knownId ?? configuredId ?? freeId(used);
 		if (id === null) {
 			return {ok: false, problem: {kind: 'full'}};
 		}
-		if ((own !== null && own !== id) || (knownId === undefined && used.includes(id))) {
-			return {ok: false, problem: {kind: 'exchanged', id: own ?? id}};
+		if ((configuredId !== null && configuredId !== id) || (knownId === undefined && used.includes(id))) {
+			return {ok: false, problem: {kind: 'exchanged', id: configuredId ?? id}};
 		}
-		if (!noted.has(proof)) {
+		if (!stored.has(proof)) {
 			fresh.push({id, proof});
 		}
 		used.push(id);
@@ -309,7 +309,7 @@ export async function matchKeys(
 }
 
 /** Stores that these keys are in use. */
-export async function noteKeys(trx: Knex.Transaction, fresh: readonly FreshKey[], now: string): Promise<void> {
+export async function storeKeys(trx: Knex.Transaction, fresh: readonly FreshKey[], now: string): Promise<void> {
 	if (fresh.length > 0) {
 		await trx('secret_keys').insert(fresh.map(key => ({...key, created_at: now})));
 	}
@@ -323,7 +323,8 @@ async function provenBySecrets(
 	const secrets = await readSealed(reader);
 	const proven = new Map<string, number>();
 	for (const id of await sealingIds(reader)) {
-		const key = configured.find(one => (one.id === null || one.id === id) && canOpenAny(one.key, id, secrets))?.key;
+		const isProven = (one: ConfiguredKey) => (one.id === null || one.id === id) && canOpenAny(one.key, id, secrets);
+		const key = configured.find(isProven)?.key;
 		if (key === undefined) {
 			return null;
 		}

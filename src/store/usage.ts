@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {domainOf, hasDays, jsonField, queryRows, readBy, rowSource} from './engine/dialect.ts';
-import {insertRows, lagMs} from './engine/rows.ts';
+import {insertRows, maxIdLagMs} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
 /** The figures of a day in the API. */
@@ -212,7 +212,7 @@ async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string
 		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
 	const engaged = selectRecipients(reader, query, tables)
 		.whereRaw('e.recipient_id = r.id')
-		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + lagMs)])
+		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + maxIdLagMs)])
 		.select('e.recipient_id', 'e.kind');
 	const distinct = (kind: string) => `count(distinct case when kind = '${kind}' then recipient_id end) as ${kind}`;
 	const rows: Array<{key: string | null} & Record<'opened' | 'clicked', string | number>> = await reader
@@ -243,7 +243,7 @@ function selectRecipients(reader: Knex, query: StatsQuery, tables: readonly stri
 		.whereNot('r.destination', simulatorDomain);
 	if (hasDays(reader)) {
 		// Limits the partitions that are read.
-		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
+		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + maxIdLagMs)]);
 	}
 	if (by === 'category') {
 		void recipients.where('r.state', 'bounced');

@@ -1,7 +1,6 @@
 import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
 import {percentiles} from '../../src/cli/bench/latency.ts';
 import {
-	arrival,
 	type Bench,
 	type EndToEnd,
 	type Figures,
@@ -9,7 +8,8 @@ import {
 	rate,
 	type Sink,
 	serve,
-	spent,
+	toUsageFigures,
+	waitForArrival,
 } from '../../src/cli/bench/measures.ts';
 import {compiled, legal, makeShop, plain, type Workload, withStore} from '../../src/cli/bench/throw-away.ts';
 import {readStats} from '../../src/resources/messages/stats.ts';
@@ -62,14 +62,14 @@ export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Pro
 	const daemon = await serve(bench, shop, {});
 	const before = daemon.usage();
 	const [already, begun] = [sink.count(), performance.now()];
-	const lost = await arrival(sink, messages);
+	const lost = await waitForArrival(sink, messages);
 	const ms = performance.now() - begun;
 	const after = daemon.usage();
 	await daemon.stop();
 	return {
 		ready_ms: Math.round(daemon.readyMs),
 		left_per_s: rate(messages - already, ms),
-		...spent(before, after, messages - already),
+		...toUsageFigures(before, after, messages - already),
 		lost,
 	};
 }

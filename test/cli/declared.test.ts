@@ -83,7 +83,7 @@ test('apply prints keys and secrets once and removes objects only with --yes', a
 		unsure.stdout,
 		/^\+ topic added in acme\n {4}name: A\n- key app in acme\n- topic offers in acme\n- topic news/,
 	);
-	t.regex(unsure.stderr, /^mailctl: this destroys data, .* add --yes if you mean it\n$/);
+	t.regex(unsure.stderr, /^mailctl: this destroys data, .* add --yes to confirm\n$/);
 	const unsureJson = await apply(cli, less, '--json');
 	t.is(unsureJson.code, 64);
 	t.deepEqual(

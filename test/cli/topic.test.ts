@@ -79,7 +79,7 @@ test('topic: create, list, remove, purge', async t => {
 		],
 	);
 
-	refused(t, await cli.run('topic', 'remove', 'news'), 64, /add --yes if you mean it/);
+	refused(t, await cli.run('topic', 'remove', 'news'), 64, /add --yes to confirm/);
 	t.is(await cli.text('topic', 'remove', 'news', '--yes'), 'removed news; its opt-outs are retained\n');
 	refused(
 		t,
@@ -91,7 +91,7 @@ test('topic: create, list, remove, purge', async t => {
 	await cli.json('topic', 'create', '--code', 'news', '--name', 'News again');
 	t.is((await cli.json<Topic[]>('topic', 'list'))[0]?.opted_out, 1500);
 
-	refused(t, await cli.run('topic', 'purge', 'news'), 64, /add --yes if you mean it/);
+	refused(t, await cli.run('topic', 'purge', 'news'), 64, /add --yes to confirm/);
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 1500});
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 0});
 	t.is(await cli.text('topic', 'purge', 'old', '--yes'), 'deleted 1 opt-outs of old\n');

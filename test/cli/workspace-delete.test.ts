@@ -36,7 +36,7 @@ test('workspace delete asks, is refused while messages wait, and revokes keys wi
 		async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
 	);
 
-	refused(t, await cli.run('workspace', 'delete', 'acme'), 64, /add --yes if you mean it/);
+	refused(t, await cli.run('workspace', 'delete', 'acme'), 64, /add --yes to confirm/);
 	refused(
 		t,
 		await cli.run('workspace', 'delete', 'nix', '--yes'),

@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {checkDestinations, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
-import {effectivePace, maxWaitOfAll, minLifetimeOf} from '../../src/queue/pace/choose-route.ts';
+import {findProvider, maxWaitOfAll, minLifetimeOf} from '../../src/queue/pace/choose-route.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const settings = {destinationsFile: null, sourcePools: [], relays: []};
@@ -34,7 +34,7 @@ const table: ReadonlyArray<readonly [host: string, provider: string, connections
 	];
 for (const [host, provider, connections, mails, tls] of table) {
 	test(`the shipped file assigns ${host} to ${provider}`, t => {
-		const {name, pace, tls: mode} = effectivePace(shipped, 'shop.example', [host, 'aspmx.l.google.com']);
+		const {name, pace, tls: mode} = findProvider(shipped, 'shop.example', [host, 'aspmx.l.google.com']);
 		t.deepEqual([name, pace.connections, pace.mailsPerSession, mode], [provider, connections, mails, tls]);
 		t.true(pace.startConnections <= pace.connections);
 	});
@@ -61,7 +61,7 @@ const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceRe
 ];
 for (const [host, reply, kind] of replies) {
 	test(`the shipped reaction of ${host} matches ${reply.slice(0, 40)}`, t => {
-		const {reactions} = effectivePace(shipped, 'shop.example', [host]).pace;
+		const {reactions} = findProvider(shipped, 'shop.example', [host]).pace;
 		t.is(reactions.find(({text}) => text.test(reply))?.reaction.kind, kind);
 	});
 }
@@ -73,7 +73,7 @@ for (const host of [
 	'a.mx.microsoft',
 ]) {
 	test(`the shipped file has advice for senders blocked by ${host}`, t => {
-		const [first] = effectivePace(shipped, 'shop.example', [host]).pace.reactions;
+		const [first] = findProvider(shipped, 'shop.example', [host]).pace.reactions;
 		t.regex(first?.reaction.kind === 'suspend' ? (first.reaction.advice ?? '') : '', /^ask /);
 	});
 }
@@ -81,7 +81,7 @@ for (const host of [
 test('accepts advice only next to suspend', t => {
 	const entry = (reaction: object) => ({d: {mx: ['d.test'], reactions: [{text: 'busy', ...reaction}]}});
 	const advice = 'write to postmaster@d.test';
-	const [read] = effectivePace(parsed(entry({suspend: '2h', advice})), 'd.test', ['d.test']).pace.reactions;
+	const [read] = findProvider(parsed(entry({suspend: '2h', advice})), 'd.test', ['d.test']).pace.reactions;
 	t.deepEqual(read?.reaction, {kind: 'suspend', forMs: 7_200_000, advice});
 	for (const wrong of [
 		{suspend: '2h', advice: ''},
@@ -118,13 +118,13 @@ test('merges the operator’s file into the shipped one, entry by entry and fiel
 		shop: {domains: ['shop.example'], connections: 1, route: 'mx', pool: 'otp'},
 	};
 	const file = parsed(own, base);
-	t.like(effectivePace(file, 'a.example', ['x.google.com']), {
+	t.like(findProvider(file, 'a.example', ['x.google.com']), {
 		name: 'google',
 		tls: 'required',
 		pace: {connections: 9, startConnections: 3, mailsPerSession: 30, perMinute: null, failures: 3},
 	});
-	t.like(effectivePace(file, 'a.example', ['mx1.qq.com']), {name: 'default', pace: {perMinute: 100}});
-	t.like(effectivePace(file, 'shop.example', ['x.google.com']), {
+	t.like(findProvider(file, 'a.example', ['mx1.qq.com']), {name: 'default', pace: {perMinute: 100}});
+	t.like(findProvider(file, 'shop.example', ['x.google.com']), {
 		name: 'shop',
 		route: {kind: 'mx'},
 		pool: 'otp',
@@ -138,7 +138,7 @@ test('the longest name wins, a domain beats an MX, and only the first MX counts'
 		host: {mx: ['.mx.example'], domains: ['x.test']},
 		sub: {domains: ['Sub.x.test']},
 	});
-	const name = (domain: string, ...hosts: string[]) => effectivePace(file, domain, hosts).name;
+	const name = (domain: string, ...hosts: string[]) => findProvider(file, domain, hosts).name;
 	t.is(name('d.test', 'a.mx.example', 'b.other.test'), 'host');
 	t.is(name('d.test', 'mx.example'), 'host');
 	t.is(name('d.test', 'amx.example'), 'all');
@@ -150,14 +150,14 @@ test('the longest name wins, a domain beats an MX, and only the first MX counts'
 });
 
 test('takes the retry rules from the entry, then from default, then from the settings', t => {
-	t.deepEqual(effectivePace(shipped, 'a.test', ['x.google.com']).retry, {schedule: null, lifetime: null});
+	t.deepEqual(findProvider(shipped, 'a.test', ['x.google.com']).retry, {schedule: null, lifetime: null});
 	const file = parsed({
 		default: {lifetime: '2d'},
 		patient: {domains: ['patient.test'], retry: '1m, 4h*', lifetime: '500ms'},
 		half: {mx: ['half.test'], retry: '90s'},
 		other: {mx: ['other.test']},
 	});
-	const retry = (domain: string) => effectivePace(file, domain, [domain]).retry;
+	const retry = (domain: string) => findProvider(file, domain, [domain]).retry;
 	t.deepEqual(retry('patient.test'), {schedule: {waits: [60_000, 14_400_000], repeatLast: true}, lifetime: 500});
 	t.deepEqual(retry('half.test'), {schedule: {waits: [90_000], repeatLast: false}, lifetime: 172_800_000});
 	t.is(retry('other.test'), file.other.retry);
@@ -174,7 +174,7 @@ test('an entry’s own reactions take precedence over the default ones', t => {
 		default: {reactions: [suspend('busy', '1h'), suspend('full', '3h')]},
 		d: {mx: ['d.test'], reactions: [suspend('busy*now', '2h')]},
 	});
-	const {reactions} = effectivePace(file, 'd.test', ['d.test']).pace;
+	const {reactions} = findProvider(file, 'd.test', ['d.test']).pace;
 	const first = (reply: string) => reactions.find(({text}) => text.test(reply))?.reaction;
 	t.deepEqual(first('421 busy right now'), {kind: 'suspend', forMs: 7_200_000});
 	t.deepEqual(first('421 busy'), {kind: 'suspend', forMs: 3_600_000});
@@ -185,7 +185,7 @@ test('reads a slowdown with its rate, duration and connections', t => {
 	const slow = (more: object) => ({
 		d: {mx: ['d.test'], reactions: [{text: 'slow down', slow: {perMinute: 2, for: '90m', ...more}}]},
 	});
-	const reaction = (own: object) => effectivePace(parsed(own), 'd.test', ['d.test']).pace.reactions[0]?.reaction;
+	const reaction = (own: object) => findProvider(parsed(own), 'd.test', ['d.test']).pace.reactions[0]?.reaction;
 	t.deepEqual(reaction(slow({})), {kind: 'slow', perMinute: 2, connections: 1, forMs: 5_400_000});
 	t.deepEqual(reaction(slow({connections: 3})), {kind: 'slow', perMinute: 2, connections: 3, forMs: 5_400_000});
 });
@@ -228,8 +228,8 @@ test('reads the file named in the settings and merges it into the shipped one', 
 	const file = path.join(await temporaryFolder(t), 'own.json');
 	writeFileSync(file, '{"google": {"connections": 2}}');
 	const read = checkDestinations({...settings, destinationsFile: file});
-	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.google.com']).pace.connections === 2);
-	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.icloud.com']).name === 'apple');
+	t.true(read.ok && findProvider(read.destinations, 'a.test', ['x.google.com']).pace.connections === 2);
+	t.true(read.ok && findProvider(read.destinations, 'a.test', ['x.icloud.com']).name === 'apple');
 	writeFileSync(file, '{"d": {"mx": ["d.test"], "route": "smtp://app:hunter2@relay.example"}}');
 	chmodSync(file, 0o640);
 	const exposed = `holds a password or key and others can read it: run chmod 600 ${file}`;

@@ -4,7 +4,7 @@ import {createObserver} from '../../src/daemon/observer.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {StoredInbound} from '../../src/mail/report.ts';
 import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
-import type {JudgedTry} from '../../src/outcome/settle.ts';
+import type {JudgedAttempt} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
 import type {Attempted} from '../../src/resources/webhooks/turn.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
@@ -51,7 +51,7 @@ function start(level: 'debug' | 'info' = 'info') {
 }
 
 /** A message accepted by the second relay. */
-function relayed(...attempts: Attempt[]): JudgedTry {
+function relayed(...attempts: Attempt[]): JudgedAttempt {
 	const outcome = {kind: 'relayed'} as const;
 	return {
 		...{recipient, rendered: null, crashes: 0},
@@ -61,7 +61,7 @@ function relayed(...attempts: Attempt[]): JudgedTry {
 }
 
 /** An attempt with an outcome. */
-function ended(outcome: Outcome, attempts: Attempt[]): JudgedTry {
+function ended(outcome: Outcome, attempts: Attempt[]): JudgedAttempt {
 	const judged = relayed();
 	const verdict = {...judged.verdict, attempts: 2, outcome};
 	return {...judged, result: {...judged.result, outcome, attempts}, verdict};
@@ -230,7 +230,7 @@ test('logs once an hour that a provider refuses over 5% of messages because of t
 	} as const;
 	const outcome = {kind: 'deferred', category: 'block', reason: blocked.reply} as const;
 	const one = relayed();
-	const bad: JudgedTry = {...one, result: {...one.result, outcome, attempts: [blocked]}};
+	const bad: JudgedAttempt = {...one, result: {...one.result, outcome, attempts: [blocked]}};
 	for (let n = 0; n < 20; n++) {
 		observer.recorded(bad);
 	}

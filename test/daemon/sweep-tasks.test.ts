@@ -14,7 +14,7 @@ import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {notify} from '../../src/outcome/outbox.ts';
 import {trimKept} from '../../src/resources/received/kept-store.ts';
 import type {Writer} from '../../src/store/engine/writer.ts';
-import {makeDays} from '../../src/store/postgres/days.ts';
+import {createDays} from '../../src/store/postgres/days.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -431,7 +431,7 @@ if (engines.includes('postgres')) {
 	test('tries only once per sweep to drop a day that is being read', async t => {
 		const store = await newStore(t, 'postgres');
 		const {workspaceId} = await insertWorkspace(store);
-		await store.writer.transaction(trx => makeDays(trx, Date.now()));
+		await store.writer.transaction(trx => createDays(trx, Date.now()));
 		await insertMessages(store, workspaceId, ['a@x.test']);
 		await finish(store);
 		const reading = await store.reader.transaction();

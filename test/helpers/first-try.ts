@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
+import {decideNext, type JudgedAttempt} from '../../src/outcome/settle.ts';
 import {type Claimed, createClaimWrite} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from './api.ts';
@@ -53,7 +53,7 @@ export async function endTry(
 }
 
 /** The end of a try, judged. */
-export function judgedOf(recipient: Claimed, outcome: Outcome, sentAt: string | null = null): JudgedTry {
+export function judgedOf(recipient: Claimed, outcome: Outcome, sentAt: string | null = null): JudgedAttempt {
 	const now = Date.now();
 	const result = {recipientId: recipient.id, outcome, attempts: [], sentAt, at: storeTime(now)};
 	const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};

@@ -22,7 +22,7 @@ import {
 	readWaitingQueues,
 } from '../../src/store/queue/open-recipients.ts';
 import {siteWrite} from '../../src/store/queue/sites.ts';
-import {readTries} from '../../src/store/reputation.ts';
+import {readEarlier} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {eventWriter, newId} from './messages.ts';
 import {routeTo} from './routes.ts';
@@ -101,7 +101,7 @@ export function schedulerOf(
 		},
 		delivery: {
 			deliver,
-			countDoubtful: async ({id}) => (await readTries(store.reader, [id])).get(id)?.uncertainAttempts ?? 0,
+			countDoubtful: async ({id}) => (await readEarlier(store.reader, [id])).get(id)?.uncertainAttempts ?? 0,
 			recorded: () => undefined,
 		},
 		retry: () => ({schedule: {waits: [20, 20], repeatLast: false}, lifetime: 3_600_000}),

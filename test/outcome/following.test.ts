@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
+import {decideNext, type JudgedAttempt} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -33,8 +33,8 @@ async function claimed(store: Store, tracks: Tracks, tracking: string | null = n
 function delivered(
 	recipient: Claimed,
 	follows: 'complained' | 'opened' | 'clicked',
-	more: Partial<JudgedTry> = {},
-): JudgedTry {
+	more: Partial<JudgedAttempt> = {},
+): JudgedAttempt {
 	const outcome: Outcome = {kind: 'delivered', follows};
 	const result: AttemptResult = {recipientId: recipient.id, outcome, attempts: [], sentAt: at, at};
 	const verdict = decideNext({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);

@@ -116,7 +116,7 @@ for (const engine of engines) {
 }
 
 test('adds a recipient at most once to each figure, and not before an attempt has ended', t => {
-	const weights: readonly Weight[] = ['hard', 'of_us', 'complained'];
+	const weights: readonly Weight[] = ['hard', 'server', 'complained'];
 	for (let n = 0; n < 32; n++) {
 		const course = {
 			isAttempted: (n & 1) > 0,
@@ -127,7 +127,7 @@ test('adds a recipient at most once to each figure, and not before an attempt ha
 		const all = [attempted, hard, delivered, complained];
 		t.true(all.every(figure => figure === 0 || (figure === 1 && course.isAttempted)));
 		t.true(hard <= attempted && delivered <= attempted && complained <= attempted);
-		const isOnlyOfUs = course.weights.size === 1 && course.weights.has('of_us');
+		const isOnlyOfUs = course.weights.size === 1 && course.weights.has('server');
 		t.is(attempted, course.isAttempted && !isOnlyOfUs ? 1 : 0);
 	}
 });

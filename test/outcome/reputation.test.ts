@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {countReported} from '../../src/outcome/reputation.ts';
-import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
+import {decideNext, type JudgedAttempt} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {findReportedRecipients} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -63,7 +63,7 @@ async function end(store: Store, ids: readonly string[], name: Name, at: string,
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
 	await changeRecipients(store.database, all => all.whereIn('id', ids), {claimed_by: boot, state: 'queued'});
-	const tries: JudgedTry[] = [];
+	const tries: JudgedAttempt[] = [];
 	for (const id of ids) {
 		const recipient = (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 		const outcome = outcomes[name];
@@ -147,7 +147,7 @@ storeTest(
 		]);
 		await end(store, ids, 'deferred', first);
 		await end(store, ids.slice(0, 3), 'delivered', later);
-		const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
+		const weights = ['hard', 'complained', 'server', 'hard'] as const;
 		await store.writer.transaction(async trx => {
 			const recipients = await findReportedRecipients(trx, {recipientIds: ids});
 			const reweighed = recipients.map((recipient, n) => ({

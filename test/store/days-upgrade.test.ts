@@ -2,7 +2,7 @@ import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
 import {claimDeliveries, listPosts} from '../../src/resources/webhooks/queue-store.ts';
-import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
+import {createDays, dropDay, findPast, purgeRelated} from '../../src/store/postgres/days.ts';
 import {readRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore} from '../helpers/databases.ts';
@@ -55,7 +55,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 		const {workspaceId} = await insertWorkspace(store);
 		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
 		t.is(await partOf(store, 'messages'), 'messages_former');
-		await store.writer.transaction(trx => makeDays(trx, now));
+		await store.writer.transaction(trx => createDays(trx, now));
 		await insertMessages(store, workspaceId, ['two@a.test']);
 		t.is((await store.reader('messages').count('* as n').first())?.n, '2');
 		t.is((await readRecipients(store.reader, workspaceId, id)).length, 1);
@@ -120,7 +120,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 				[2, 1],
 			],
 		);
-		await transaction(trx => makeDays(trx, now));
+		await transaction(trx => createDays(trx, now));
 		await insertDue(store, workspaceId, endpointId, 1);
 		const gone: string[] = [];
 		for (let before = start + dayMs; before <= start + 2 * dayMs; before += dayMs) {

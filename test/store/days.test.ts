@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {findMessage, readPosted, storeExtras} from '../../src/store/messages.ts';
-import {dropDay, findPast, makeDays, purgeRelated} from '../../src/store/postgres/days.ts';
+import {createDays, dropDay, findPast, purgeRelated} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {lockUnbegun, reschedule} from '../../src/store/queue/open-recipients.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
@@ -17,7 +17,7 @@ import {
 	readStatus,
 } from '../../src/store/recipients.ts';
 import {findReportedRecipients, readEnds} from '../../src/store/reports.ts';
-import {readTries} from '../../src/store/reputation.ts';
+import {readEarlier} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {insertEvents, readEvents} from '../../src/store/timeline.ts';
 import {engines, newStore} from '../helpers/databases.ts';
@@ -71,7 +71,7 @@ const partOf = async (store: Store, table: string) =>
 
 postgresTest('queries about a message open only the partitions of its day', async (t, store) => {
 	const now = Date.now();
-	await store.writer.transaction(trx => makeDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
+	await store.writer.transaction(trx => createDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	const [id = ''] = ids;
@@ -114,7 +114,7 @@ postgresTest('queries about a message open only the partitions of its day', asyn
 					...{subject: null, category: null, reply: null, crashes: 0, queued: null, links: null},
 				}));
 				await findReported(trx, recipients);
-				await readTries(trx, recipients);
+				await readEarlier(trx, recipients);
 				await endClaims(trx, boot, ended as never);
 				await writeOutcomes(trx, ended as never);
 				await readPosted(trx, ids);
@@ -166,8 +166,8 @@ postgresTest(
 	'drops a day as a whole, with everything about its messages, once none of them is waiting',
 	async (t, store) => {
 		const [now, {transaction}] = [Date.now(), store.writer];
-		await transaction(trx => makeDays(trx, now));
-		await transaction(trx => makeDays(trx, now));
+		await transaction(trx => createDays(trx, now));
+		await transaction(trx => createDays(trx, now));
 		const {workspaceId} = await insertWorkspace(store);
 		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
 		t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
@@ -253,7 +253,7 @@ postgresTest(
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['one@a.test']);
 		t.is(await partOf(store, 'recipients'), 'recipients_other');
-		await store.writer.transaction(trx => makeDays(trx, now, {from: now - dayMs, to: now + dayMs}));
+		await store.writer.transaction(trx => createDays(trx, now, {from: now - dayMs, to: now + dayMs}));
 		await insertMessages(store, workspaceId, ['two@a.test']);
 		const parts = await store.reader('messages').select(store.reader.raw('tableoid::regclass::text as part'));
 		t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));

@@ -7,10 +7,10 @@ import {
 	createVault,
 	expectsKeys,
 	matchKeys,
-	noteKeys,
 	resealRows,
 	sealedColumns,
 	sealingIds,
+	storeKeys,
 } from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -25,7 +25,7 @@ const listed = (...keys: readonly Uint8Array[]): ConfiguredKey[] => keys.map(key
 async function settle({reader, writer}: Store, keys: readonly ConfiguredKey[]) {
 	const matched = await matchKeys(reader, keys, freeId);
 	if (matched.ok) {
-		await writer.transaction(trx => noteKeys(trx, matched.fresh, now));
+		await writer.transaction(trx => storeKeys(trx, matched.fresh, now));
 	}
 	return matched.ok ? matched.keys : matched.problem;
 }

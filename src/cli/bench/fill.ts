@@ -12,7 +12,6 @@ import {
 	endFilling,
 	type FilledHour,
 	type FilledMessages,
-	type FilledMoment,
 	type FilledMoments,
 	type FilledWorkspace,
 	insertFilled,
@@ -41,14 +40,14 @@ const addresses = 1_000_000;
 const domains = 2000;
 const bouncedShare = 0.03;
 const perTransaction = 50_000;
-/** The number of messages that were sent together and share their times. */
-const together = 50;
+/** The number of messages that share their times. */
+const perMoment = 50;
 /** The delays from acceptance to each of the four events, in milliseconds. */
 const delays = [0, 25, 140, 180] as const;
 const chanceBytes = 4;
 const suffixBytes = 8;
 
-/** Fills a store that is not in use with rows as real traffic leaves them, from the oldest message to the newest. */
+/** Fills a store that is not in use with rows like those of real traffic, from the oldest message to the newest. */
 export async function fillStore(store: Pick<Store, 'database' | 'reader'>, options: FillOptions): Promise<void> {
 	await beginFilling(store, options.workspaces);
 	const data = JSON.stringify(options.data);
@@ -57,7 +56,7 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 		// The next messages are created while the engine writes these.
 		const count = Math.min(perTransaction, options.messages - first);
 		const generated = makeMessages(options, first, count);
-		const messages = {...generated, first, together, addresses, domains, data};
+		const messages = {...generated, first, perMoment, addresses, domains, data};
 		await writing;
 		options.onProgress?.(first);
 		writing = store.database.transaction(trx => insertFilled(trx, messages));
@@ -69,67 +68,68 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 function toMoments({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
 	const span = waitsUntil ? waitingMs : historyMs;
 	const at = Math.floor(now - span + (number * span) / messages);
-	return delays.map(delay => toMoment(at + delay)) as unknown as FilledMoments;
-}
-
-function toMoment(milliseconds: number): FilledMoment {
-	return {id: idFloor('evt', milliseconds).slice(4, 14), at: storeTime(milliseconds)};
+	const times = delays.map(delay => at + delay);
+	return times.map(time => ({
+		id: idFloor('evt', time).slice(4, 14),
+		at: storeTime(time),
+	})) as unknown as FilledMoments;
 }
 
 function makeMessages(
 	options: FillOptions,
 	first: number,
 	count: number,
-): Pick<FilledMessages, 'each' | 'moments' | 'hours'> {
+): Pick<FilledMessages, 'suffixes' | 'moments' | 'hours'> {
 	const {workspaces, waitsUntil} = options;
-	const [each, moments]: [string[], FilledMoments[]] = [[], []];
+	const suffixes: string[] = [];
+	const moments: FilledMoments[] = [];
 	const hours = new Map<string, FilledHour>();
-	for (let number = first; number < first + count; number += together) {
-		const four = toMoments(options, number);
-		moments.push(four);
-		for (const [index, ended] of pickEnds(options, Math.min(together, first + count - number)).entries()) {
-			const text = waitsUntil ? `${ended.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : ended;
-			each.push(text);
-			countHour(hours, ((number + index) % addresses) % workspaces.length, four[0].at.slice(0, 13), text);
+	for (let number = first; number < first + count; number += perMoment) {
+		const times = toMoments(options, number);
+		moments.push(times);
+		for (const [index, suffix] of randomSuffixes(options, Math.min(perMoment, first + count - number)).entries()) {
+			const text = waitsUntil ? `${suffix.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : suffix;
+			suffixes.push(text);
+			countHour(hours, ((number + index) % addresses) % workspaces.length, times[0].at.slice(0, 13), text);
 		}
 	}
-	return {each, moments, hours: [...hours.values()]};
+	return {suffixes, moments, hours: [...hours.values()]};
 }
 
 /**
- * Returns random ends of ids with the letter of their message's outcome. They are sorted as in the indexes, so that
- * each row is appended.
+ * Returns random suffixes of ids, each with the letter of its message's outcome. They are sorted, so that each row is
+ * appended to its indexes.
  */
-function pickEnds({random}: FillOptions, count: number): string[] {
-	const each = chanceBytes + suffixBytes;
-	const bytes = random(count * each);
+function randomSuffixes({random}: FillOptions, count: number): string[] {
+	const size = chanceBytes + suffixBytes;
+	const bytes = random(count * size);
 	return Array.from({length: count}, (_, index) => {
-		const chance = bytes.readUInt32LE(index * each) / 2 ** 32;
+		const chance = bytes.readUInt32LE(index * size) / 2 ** 32;
 		// Ids are in base 32, whose digits include those of base 16.
-		const suffix = bytes.toString('hex', index * each + chanceBytes, (index + 1) * each);
+		const suffix = bytes.toString('hex', index * size + chanceBytes, (index + 1) * size);
 		return `${suffix}${chance < bouncedShare ? 'b' : 'd'}`;
 	}).sort();
 }
 
 function countHour(hours: Map<string, FilledHour>, workspace: number, hour: string, text: string): void {
 	const key = `${workspace} ${hour}`;
-	let counted = hours.get(key);
-	if (!counted) {
-		counted = {workspace, hour, attempted: 0, bounced: 0, delivered: 0};
-		hours.set(key, counted);
+	let figures = hours.get(key);
+	if (!figures) {
+		figures = {workspace, hour, attempted: 0, bounced: 0, delivered: 0};
+		hours.set(key, figures);
 	}
-	counted.attempted++;
-	counted.bounced += text.endsWith('b') ? 1 : 0;
-	counted.delivered += text.endsWith('d') ? 1 : 0;
+	figures.attempted++;
+	figures.bounced += text.endsWith('b') ? 1 : 0;
+	figures.delivered += text.endsWith('d') ? 1 : 0;
 }
 
 /** The number of workspaces of a medium-sized service. */
-const count = 200;
+const workspaceCount = 200;
 
 /** Creates or finds the workspaces that share the traffic if none is named. Returns their ids. */
 export async function makeWorkspaces(trx: Knex.Transaction, tools: ActTools): Promise<string[]> {
 	const ids: string[] = [];
-	for (let number = 1; number <= count; number++) {
+	for (let number = 1; number <= workspaceCount; number++) {
 		const name = `bench-${String(number).padStart(3, '0')}`;
 		const workspace = (await findWorkspaceByName(trx, name)) ?? (await createWorkspace(trx, tools, {name}));
 		ids.push(workspace?.id as string);

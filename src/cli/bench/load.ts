@@ -29,7 +29,7 @@ export type LoadReport = {
 };
 
 /** Matches the head of a complete response and captures its status and the length of its body. */
-const wholeAnswer = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S]*?\r\n\r\n/i;
+const completeResponse = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S]*?\r\n\r\n/i;
 
 async function run(order: LoadOrder): Promise<LoadReport> {
 	const {perRequest, messages, domains} = order;
@@ -37,23 +37,22 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 	const sent: number[] = [];
 	let next = 0;
 	let accepted = 0;
-	const begun = performance.now();
-	const sendOf = (n: number) => order.send.replaceAll('{n}', String(n)).replaceAll('{d}', String(n % domains));
+	const startedAt = performance.now();
+	const renderSend = (n: number) => order.send.replaceAll('{n}', String(n)).replaceAll('{d}', String(n % domains));
 
 	function request(sentAt: number): string {
 		const count = Math.min(perRequest, messages - next);
-		const sends = Array.from({length: count}, () => {
-			sent.push(sentAt);
-			return sendOf(next++);
-		});
+		const sends = Array.from({length: count}, () => renderSend(next++));
+		sent.push(...sends.map(() => sentAt));
 		const body = perRequest === 1 ? (sends[0] as string) : `{"messages":[${sends.join(',')}]}`;
 		return (
-			`POST /v1/messages${perRequest === 1 ? '' : '/batch'} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${order.key}\r\n` +
-			`content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+			`POST /v1/messages${perRequest === 1 ? '' : '/batch'} HTTP/1.1\r\nhost: bench\r\n` +
+			`authorization: Bearer ${order.key}\r\ncontent-type: application/json\r\n` +
+			`content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 		);
 	}
 
-	function acceptedIn(status: string, body: string): number {
+	function countAccepted(status: string, body: string): number {
 		return perRequest === 1 ? Number(status === '202') : body.split('"status":"accepted"').length - 1;
 	}
 
@@ -78,12 +77,12 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 					socket.on('connect', send).on('error', reject);
 					socket.on('data', chunk => {
 						received += chunk.toString('latin1');
-						const [head = '', status = '', length] = wholeAnswer.exec(received) ?? [];
+						const [head = '', status = '', length] = completeResponse.exec(received) ?? [];
 						if (length === undefined || received.length < head.length + Number(length)) {
 							return;
 						}
 						latencies.push(monotonicMs() - sentAt);
-						accepted += acceptedIn(status, received.slice(head.length));
+						accepted += countAccepted(status, received.slice(head.length));
 						received = '';
 						send();
 					});
@@ -92,7 +91,7 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 	);
 
 	return {
-		ms: performance.now() - begun,
+		ms: performance.now() - startedAt,
 		accepted,
 		refused: messages - accepted,
 		latency: percentiles(latencies),

@@ -49,7 +49,7 @@ export async function measureAccept(bench: Bench): Promise<Figures> {
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),
 		...report.latency,
-		...spent(before, after, report.accepted),
+		...toUsageFigures(before, after, report.accepted),
 		refused: report.refused,
 	};
 }
@@ -63,21 +63,21 @@ export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): 
 	const daemon = await serve(bench, shop, {});
 	const order = daemon.order(Math.min(warmUp, bench.messages), bench.connections);
 	const warm = await load({...order, send: order.send.replace('user{n}', 'warm{n}')});
-	await arrival(sink, warm.accepted);
-	const endBeside = await bench.beside?.(daemon, shop);
+	await waitForArrival(sink, warm.accepted);
+	const stopBeside = await bench.beside?.(daemon, shop);
 	const before = daemon.usage();
-	const begun = performance.now();
+	const startedAt = performance.now();
 	const report = await load(daemon.order(bench.messages, bench.connections));
-	const missing = await arrival(sink, warm.accepted + report.accepted);
-	const ms = performance.now() - begun;
+	const missing = await waitForArrival(sink, warm.accepted + report.accepted);
+	const ms = performance.now() - startedAt;
 	const after = daemon.usage();
-	await endBeside?.();
+	await stopBeside?.();
 	await daemon.stop();
 	const figures = {
 		accepted_per_s: rate(report.accepted, report.ms),
 		...report.latency,
 		end_to_end_per_s: rate(report.accepted, ms),
-		...spent(before, after, report.accepted),
+		...toUsageFigures(before, after, report.accepted),
 		refused: report.refused,
 		lost: missing,
 	};
@@ -99,20 +99,20 @@ export async function serve(bench: Bench, shop: Shop, settings: Settings): Promi
 }
 
 /** Waits until the sink has counted `expected` messages, or none arrive anymore. Returns how many are missing. */
-export async function arrival({count}: Pick<Sink, 'count'>, expected: number): Promise<number> {
-	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
-		if (count() > seen) {
-			[seen, until] = [count(), performance.now() + waitLimitMs];
+export async function waitForArrival({count}: Pick<Sink, 'count'>, expected: number): Promise<number> {
+	for (let [received, deadline] = [-1, 0]; ; await wait(pollMs)) {
+		if (count() > received) {
+			[received, deadline] = [count(), performance.now() + waitLimitMs];
 		}
-		if (seen >= expected || performance.now() > until) {
-			return Math.max(0, expected - seen);
+		if (received >= expected || performance.now() > deadline) {
+			return Math.max(0, expected - received);
 		}
 	}
 }
 
 export const rate = (count: number, ms: number) => Math.round((count * 1000) / ms);
 
-export function spent(before: Usage, after: Usage, count: number): Figures {
+export function toUsageFigures(before: Usage, after: Usage, count: number): Figures {
 	const cpuUs = Math.round((1000 * (after.cpuMs - before.cpuMs)) / count);
 	return {
 		cpu_us: Number.isNaN(cpuUs) ? null : cpuUs,
@@ -120,7 +120,7 @@ export function spent(before: Usage, after: Usage, count: number): Figures {
 	};
 }
 
-/** Sends many messages from a separate process. Resolves when all have been responded to. */
+/** Sends many messages from a separate process. Resolves when every request has a response. */
 export async function load(order: LoadOrder): Promise<LoadReport> {
 	const child = fork(entryPoint('cli/bench/load'));
 	child.send(order);

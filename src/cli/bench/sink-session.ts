@@ -17,53 +17,53 @@ const replies: Readonly<Record<string, string>> = {
 	QUIT: '221 Bye\r\n',
 };
 /** Matches the replies that close the session. */
-const last = /^(?:221|421)/m;
+const closingReply = /^(?:221|421)/m;
 
 /** Serves the part of SMTP (RFC 5321) that a pipelining client (RFC 2920) needs, and discards the messages. */
 export function serveSession(socket: Socket, {rcpt, onMessage}: SinkPolicy): void {
 	let isData = false;
 	let isOver = false;
 	let hasRecipient = false;
-	let rest: Buffer = Buffer.alloc(0);
+	let unread: Buffer = Buffer.alloc(0);
 	socket.setNoDelay(true);
 	socket.on('error', () => socket.destroy());
 	socket.write('220 sink ESMTP\r\n');
 	socket.on('data', chunk => {
-		const bytes = Buffer.concat([rest, chunk]);
-		let at = 0;
+		const bytes = Buffer.concat([unread, chunk]);
+		let position = 0;
 		let output = '';
 		while (!isOver) {
-			const mark = isData ? endOfMail : '\r\n';
-			const end = bytes.indexOf(mark, at);
+			const terminator = isData ? endOfMail : '\r\n';
+			const end = bytes.indexOf(terminator, position);
 			if (end === -1) {
 				break;
 			}
-			const reply = isData ? take() : replyTo(bytes.toString('latin1', at, end));
+			const reply = isData ? acceptMessage() : replyTo(bytes.toString('latin1', position, end));
 			output += reply;
-			isOver = reply === '' || last.test(reply);
-			at = end + mark.length;
+			isOver = reply === '' || closingReply.test(reply);
+			position = end + terminator.length;
 		}
 		// Of a message, keep only the last octets, which may be the beginning of its end marker.
-		rest = bytes.subarray(isData ? Math.max(at, bytes.length - endOfMail.length + 1) : at);
+		unread = bytes.subarray(isData ? Math.max(position, bytes.length - endOfMail.length + 1) : position);
 		if (output !== '') {
 			socket.write(output);
 		}
-		if (last.test(output)) {
+		if (closingReply.test(output)) {
 			socket.end();
 		}
 	});
 
-	function take(): string {
+	function acceptMessage(): string {
 		onMessage();
 		isData = false;
-		return '250 2.0.0 Taken\r\n';
+		return ok;
 	}
 
 	function replyTo(line: string): string {
 		const verb = line.slice(0, 4).toUpperCase();
 		isData = verb === 'DATA' && hasRecipient;
 		if (isData) {
-			return '354 Go on\r\n';
+			return '354 Go ahead\r\n';
 		}
 		if (verb !== 'RCPT') {
 			return replies[verb] ?? ok;

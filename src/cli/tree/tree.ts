@@ -7,9 +7,9 @@ type Choice = readonly [word: string, about: string];
 /** The choices after a path (`key create`), or after a path and an option that takes a value. */
 type Branch = {readonly at: string; readonly choices: readonly Choice[]};
 
-/** The tables in which the scripts look up words. They start no process, so that a Tab responds immediately. */
+/** The tables in which the scripts look up words. They start no process, so completion is immediate. */
 type Tables = {
-	/** Steps from a path to the next one: ` key`, `key create`. */
+	/** Every path as the scripts build it, from the previous path, a space and a word: ` key`, `key create`. */
 	readonly steps: readonly string[];
 	/** Options that take a value, after their paths; `* --workspace` after any. */
 	readonly valued: readonly string[];
@@ -34,7 +34,7 @@ export function completionCommand(command: CliCommand, load: () => Promise<CliCo
 }
 
 /** Returns the words that the parser of an option or argument accepts. */
-function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
+function acceptedWords({parseArg}: {readonly parseArg?: unknown}): Choice[] {
 	const {choices = []} = (parseArg ?? {}) as {readonly choices?: readonly string[]};
 	return choices.map(word => [word, '']);
 }
@@ -42,33 +42,33 @@ function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
 function toTables(program: CliCommand): Tables {
 	const help: Choice = ['--help', 'display help'];
 	const common = program.options.filter(({long}) => long !== '--version').flatMap(choicesOf);
-	const places = listPlaces(program, '');
-	const taking = places.flatMap(({path, command}) =>
+	const commands = listCommands(program, '');
+	const valueOptions = commands.flatMap(({path, command}) =>
 		command.options
 			.filter(({required}) => required)
 			.flatMap(option => flagsOf(option).map(flag => ({path, flag, option}))),
 	);
 	return {
-		steps: places.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
-		valued: taking.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
-		names: places.map(({path, command}) => ({
+		steps: commands.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
+		valued: valueOptions.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
+		names: commands.map(({path, command}) => ({
 			at: path,
 			choices: [
 				...command.commands.map((each): Choice => [each.name(), each.description()]),
-				...command.registeredArguments.slice(0, 1).flatMap(wordsOf),
+				...command.registeredArguments.slice(0, 1).flatMap(acceptedWords),
 			],
 		})),
-		options: places.map(({path, command}) => ({
+		options: commands.map(({path, command}) => ({
 			at: path,
 			choices: [...(path === '' ? [] : command.options.flatMap(choicesOf)), ...common, help],
 		})),
-		values: taking.map(({path, flag, option}) => ({at: `${path} ${flag}`, choices: wordsOf(option)})),
+		values: valueOptions.map(({path, flag, option}) => ({at: `${path} ${flag}`, choices: acceptedWords(option)})),
 	};
 }
 
-function listPlaces(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
+function listCommands(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
 	const below = command.commands.flatMap(each =>
-		listPlaces(each, path === '' ? each.name() : `${path} ${each.name()}`),
+		listCommands(each, path === '' ? each.name() : `${path} ${each.name()}`),
 	);
 	return [{path, command}, ...below];
 }
@@ -103,7 +103,7 @@ function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) =
  * Returns the part that bash and zsh share. `words` is the array of the command line, `first` and `last` are the
  * indexes of its second word and of the word to complete.
  */
-function lookUp(
+function lookUpLines(
 	{steps, valued, names, options, values}: Tables,
 	{words, first, last}: {readonly words: string; readonly first: number; readonly last: string},
 	line: (choices: readonly Choice[]) => string,
@@ -123,16 +123,16 @@ ${cases(options, line)}		esac
 	else
 		case "$at" in
 ${cases(names, line)}		esac
-	fi
-`;
+	fi`;
 }
 
 function bash(tables: Tables): string {
 	const line = (choices: readonly Choice[]) => `found=${quoted(choices.map(([word]) => word).join(' '))}`;
-	return `# Completes words of mailctl in bash. Try it: source <(mailctl completion bash)
+	return `# Completes mailctl commands in bash. To try it, run: source <(mailctl completion bash)
 _mailctl() {
 	local at='' found='' i
-${lookUp(tables, {words: 'COMP_WORDS', first: 1, last: 'COMP_CWORD'}, line)}	COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
+${lookUpLines(tables, {words: 'COMP_WORDS', first: 1, last: 'COMP_CWORD'}, line)}
+	COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _mailctl mailctl
 `;
@@ -142,11 +142,12 @@ function zsh(tables: Tables): string {
 	const entry = ([word, about]: Choice) => quoted(about === '' ? word : `${word}:${about}`);
 	const line = (choices: readonly Choice[]) => `found=(${choices.map(entry).join(' ')})`;
 	return `#compdef mailctl
-# Completes words of mailctl in zsh. Try it after compinit: source <(mailctl completion zsh)
+# Completes mailctl commands in zsh. To try it, run after compinit: source <(mailctl completion zsh)
 _mailctl() {
 	local at='' i
 	local -a found
-${lookUp(tables, {words: 'words', first: 2, last: 'CURRENT'}, line)}	if ((\${#found})); then
+${lookUpLines(tables, {words: 'words', first: 2, last: 'CURRENT'}, line)}
+	if ((\${#found})); then
 		_describe mailctl found
 	else
 		_files
@@ -171,7 +172,7 @@ function fish(tables: Tables): string {
 				return `\t\t\tcase ${quote(at)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
 			})
 			.join('');
-	return `# Completes words of mailctl in fish. Try it: mailctl completion fish | source
+	return `# Completes mailctl commands in fish. To try it, run: mailctl completion fish | source
 function __mailctl
 	set -l at ''
 	set -l option ''
@@ -209,7 +210,7 @@ complete -c mailctl -f -a '(__mailctl)'
 `;
 }
 
-const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
+const exitStatuses: ReadonlyArray<readonly [code: number, meaning: string]> = [
 	[0, 'success'],
 	[64, 'invalid command line'],
 	[65, 'invalid data: no such object or file, invalid address, broken template'],
@@ -227,12 +228,12 @@ export function cliPage(program: CliCommand): string {
 	const nouns = commands.filter(command => command.commands.length > 0);
 	return `# Command line
 
-Commands have the form \`mailctl <noun> <verb>\`. With a single workspace, \`--workspace\` can be omitted. Output is formatted
-for people; with \`--json\`, standard output is exactly one JSON document. Errors go to standard error as
+Commands have the form \`mailctl <noun> <verb>\`. With a single workspace, \`--workspace\` can be omitted. Output is
+formatted for people; with \`--json\`, standard output is exactly one JSON document. Errors go to standard error as
 \`mailctl: <what is wrong>, <how to fix it>\`. Commands that destroy data ask for confirmation on a terminal and require
-\`--yes\` elsewhere; their usage shows it. Commands work while the daemon is running, which notices a change within a second.
+\`--yes\` elsewhere, as their usage shows. Commands work beside a running daemon, which notices changes within a second.
 
-For the manual page, run \`man mailctl\` if npm installed it, else \`man docs/reference/mailctl.1\`. To complete words with Tab:
+The manual page is \`man mailctl\` if npm installed it, else \`man docs/reference/mailctl.1\`. To set up completion:
 
 \`\`\`sh
 mailctl completion bash > /etc/bash_completion.d/mailctl
@@ -242,7 +243,7 @@ mailctl completion fish > ~/.config/fish/completions/mailctl.fish
 
 | exit code | meaning |
 |---|---|
-${exits.map(([code, meaning]) => `| ${code} | ${meaning} |`).join('\n')}
+${exitStatuses.map(([code, meaning]) => `| ${code} | ${meaning} |`).join('\n')}
 
 Every command also accepts:
 
@@ -258,11 +259,11 @@ This page is generated from the code: \`npm run build && node dist/src/cli/tree/
 function section(title: string, description: string, verbs: readonly CliCommand[]): string {
 	const rows = verbs.map(verb => {
 		const example = `${verb.example}`.replaceAll(/\s*\\\n\s*/g, ' ').replaceAll('\n', '; ');
-		return `| \`${cell(toUsage(verb))}\` | ${cell(verb.description())} | \`${cell(example)}\` |`;
+		return `| \`${escapeCell(toUsage(verb))}\` | ${escapeCell(verb.description())} | \`${escapeCell(example)}\` |`;
 	});
 	const options = verbs
 		.filter(verb => explainedOptions(verb).length > 0)
-		.map(verb => `\n### ${pathOf(verb)}\n\n${optionList(explainedOptions(verb))}\n`);
+		.map(verb => `\n### ${commandPath(verb)}\n\n${optionList(explainedOptions(verb))}\n`);
 	return `## ${title}
 
 ${description}.
@@ -282,17 +283,17 @@ function explainedOptions({options}: CliCommand): readonly Option[] {
 function toUsage(command: CliCommand): string {
 	const {length} = explainedOptions(command);
 	const options = [length > 0 ? ' [options]' : '', command.options.length > length ? ' [--yes]' : ''];
-	return [pathOf(command), ...command.registeredArguments.map(placeOf)].join(' ') + options.join('');
+	return [commandPath(command), ...command.registeredArguments.map(argumentUsage)].join(' ') + options.join('');
 }
 
 /** Returns an argument as `<id>` or `[id...]`. */
-function placeOf(argument: Argument): string {
+function argumentUsage(argument: Argument): string {
 	const name = argument.variadic ? `${argument.name()}...` : argument.name();
 	return argument.required ? `<${name}>` : `[${name}]`;
 }
 
 /** Returns a path such as `key create`. */
-function pathOf(command: CliCommand): string {
+function commandPath(command: CliCommand): string {
 	const names: string[] = [];
 	for (let each: Command | null = command; each?.parent; each = each.parent) {
 		names.unshift(each.name());
@@ -301,15 +302,15 @@ function pathOf(command: CliCommand): string {
 }
 
 function optionList(options: readonly Option[]): string {
-	return options.map(option => `- \`${option.flags}\`: ${meaningOf(option)}`).join('\n');
+	return options.map(option => `- \`${option.flags}\`: ${describeOption(option)}`).join('\n');
 }
 
-function meaningOf({description, mandatory, defaultValue}: Option): string {
+function describeOption({description, mandatory, defaultValue}: Option): string {
 	const fallback = defaultValue === undefined ? '' : ` (default ${defaultValue})`;
 	return description + (mandatory ? ' (required)' : fallback);
 }
 
-function cell(text: string): string {
+function escapeCell(text: string): string {
 	return text.replaceAll('|', '\\|');
 }
 
@@ -338,11 +339,11 @@ export function manPage(program: CliCommand): string {
 		'Commands that destroy data ask for confirmation on a terminal, and require \\fB\\-\\-yes\\fR elsewhere.',
 		'.SH OPTIONS',
 		'Every command accepts these in addition to its own.',
-		...program.options.flatMap(option),
+		...program.options.flatMap(manOption),
 		'.SH COMMANDS',
 		...commands,
 		'.SH "EXIT STATUS"',
-		...exits.flatMap(([code, meaning]) => ['.TP', `.B ${code}`, roff(meaning.replaceAll('`', ''))]),
+		...exitStatuses.flatMap(([code, meaning]) => ['.TP', `.B ${code}`, roff(meaning.replaceAll('`', ''))]),
 		'.SH ENVIRONMENT',
 		'The settings are variables named \\fBMAILCTL_*\\fR, also read from \\fI.env\\fR in the working directory.',
 		'\\fBmailctl config show\\fR prints all of them and where each value comes from.',
@@ -355,12 +356,12 @@ export function manPage(program: CliCommand): string {
 
 /** Returns the section of a verb: its usage, description, options and example. */
 function manSection(command: CliCommand): string[] {
-	const places = command.registeredArguments.map(placeOf).join(' ');
+	const operands = command.registeredArguments.map(argumentUsage).join(' ');
 	return [
 		'.TP',
-		`.B ${roff(`mailctl ${pathOf(command)}`)}${places && ` \\fR${roff(places)}`}`,
+		`.B ${roff(`mailctl ${commandPath(command)}`)}${operands && ` \\fR${roff(operands)}`}`,
 		sentence(command.description()),
-		...(command.options.length > 0 ? ['.RS', ...command.options.flatMap(option), '.RE'] : []),
+		...(command.options.length > 0 ? ['.RS', ...command.options.flatMap(manOption), '.RE'] : []),
 		'.RS',
 		'.PP',
 		'.EX',
@@ -370,8 +371,8 @@ function manSection(command: CliCommand): string[] {
 	];
 }
 
-function option(one: Option): string[] {
-	return ['.TP', `.B ${roff(one.flags)}`, roff(meaningOf(one))];
+function manOption(option: Option): string[] {
+	return ['.TP', `.B ${roff(option.flags)}`, roff(describeOption(option))];
 }
 
 function sentence(text: string): string {

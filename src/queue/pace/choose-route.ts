@@ -24,7 +24,7 @@ export type Preference = {readonly pool: string | null; readonly route: RouteCho
 /** Returns how much a new source address may send to a provider today; `null` means no limit. */
 export type DailyShares = (address: string, provider: string) => number | null;
 
-type Plain = Omit<Route, 'warmUp'>;
+type BaseRoute = Omit<Route, 'warmUp'>;
 
 /** Files and the simulator need no limits. */
 const localPace: Pace = {
@@ -46,11 +46,11 @@ export function needsHosts(
 	if (network.delivery === 'capture' || destination === simulatorDomain) {
 		return false;
 	}
-	const named = domainProvider(destinations, destination);
+	const entry = longestMatch(destinations.byDomain, destination);
 	const hostsDecide =
-		named === undefined &&
+		entry === undefined &&
 		(hostsDecideRetry(destinations) || [...destinations.byMx.values()].some(({route}) => route !== null));
-	return hostsDecide || smarthosts(named ?? destinations.other, preference, network).length === 0;
+	return hostsDecide || selectRelays(entry ?? destinations.other, preference, network).length === 0;
 }
 
 /** Returns a destination's own retry rules. Queries DNS only if mail servers decide the rules. */
@@ -63,9 +63,9 @@ export function ownRetryOf(
 	if (delivery === 'capture' || destination === simulatorDomain) {
 		return noOwnRetry;
 	}
-	const named = domainProvider(destinations, destination);
-	return named !== undefined || !hostsDecideRetry(destinations)
-		? (named ?? destinations.other).retry
+	const entry = longestMatch(destinations.byDomain, destination);
+	return entry !== undefined || !hostsDecideRetry(destinations)
+		? (entry ?? destinations.other).retry
 		: resolver
 				.mx(destination)
 				.then(answer => mxProvider(destinations, mxHosts(destination, answer)[0] ?? '').retry);
@@ -84,41 +84,43 @@ export function chooseRoute(
 	shares: DailyShares,
 ): Route {
 	if (destination === simulatorDomain || network.delivery === 'capture') {
-		return {...localRoute(destination === simulatorDomain ? simulatorDomain : 'capture'), warmUp: null};
+		const site = destination === simulatorDomain ? simulatorDomain : 'capture';
+		const terms = termsTo({kind: 'mx'}, localPace, []);
+		return {site, provider: 'default', pace: localPace, retry: noOwnRetry, terms, warmUp: null};
 	}
-	const provider = effectivePace(destinations, destination, hosts);
-	const sources = pooled(provider.pool ?? preference.pool, network);
-	const relays = smarthosts(provider, preference, network);
+	const provider = findProvider(destinations, destination, hosts);
+	const sources = sourcesInPool(provider.pool ?? preference.pool, network);
+	const relays = selectRelays(provider, preference, network);
 	if (relays.length > 0) {
 		return {...smarthostRoute(relays, sources, network, destinations, provider), warmUp: null};
 	}
-	const own = sourcesFor(sources, destination);
-	// A domain with an entry of its own has limits of its own, even if other domains use the same mail servers.
-	const named = domainProvider(destinations, destination);
-	const name = named === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${named.name}`;
-	const route = directRoute(name, own, provider);
-	const shareOf = ({address}: Source) => shares(address, provider.name);
-	const [scarce, ...others] = own.filter(source => shareOf(source) !== null);
-	if (scarce === undefined) {
+	const chosen = sourcesFor(sources, destination);
+	// A domain with its own entry has its own limits, even if other domains use the same mail servers.
+	const entry = longestMatch(destinations.byDomain, destination);
+	const name = entry === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${entry.name}`;
+	const route = directRoute(name, chosen, provider);
+	const shareFor = ({address}: Source) => shares(address, provider.name);
+	const [limited, ...others] = chosen.filter(source => shareFor(source) !== null);
+	if (limited === undefined) {
 		return {...route, warmUp: null};
 	}
 	// IPv4 or IPv6 is chosen only when connecting, so both use the smaller share.
-	const emptiest = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
-	const known = sourcesFor(
-		sources.filter(source => shareOf(source) === null),
+	const smallest = others.reduce((a, b) => ((shareFor(b) as number) < (shareFor(a) as number) ? b : a), limited);
+	const established = sourcesFor(
+		sources.filter(source => shareFor(source) === null),
 		destination,
 	);
-	const throughKnown = known.length > 0 ? directRoute(name, known, provider) : null;
+	const throughEstablished = established.length > 0 ? directRoute(name, established, provider) : null;
 	return {
 		...route,
 		warmUp: {
-			source: emptiest.address,
+			source: smallest.address,
 			group: provider.name,
-			perDay: shareOf(emptiest) as number,
+			perDay: shareFor(smallest) as number,
 			overflow:
 				network.relays.length > 0
 					? smarthostRoute(network.relays, sources, network, destinations, provider)
-					: throughKnown,
+					: throughEstablished,
 		},
 	};
 }
@@ -127,7 +129,7 @@ export function chooseRoute(
  * Returns the relays for the mail, or none if it goes to mail servers directly. The destination's route takes
  * precedence over the workspace's and the settings'.
  */
-function smarthosts(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
+function selectRelays(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
 	const choice = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
 	switch (choice.kind) {
 		case 'mx':
@@ -139,13 +141,17 @@ function smarthosts(provider: Provider, preference: Preference, {delivery, relay
 	}
 }
 
-/** An unknown pool means all sources, so that mail does not wait because of a name. */
-function pooled(pool: string | null, {sources, pools}: Network): readonly Source[] {
+/** Returns the sources of a pool: all sources if it is unknown, so that a wrong name does not stop mail. */
+function sourcesInPool(pool: string | null, {sources, pools}: Network): readonly Source[] {
 	const addresses = pool === null ? undefined : pools.get(pool);
 	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
 }
 
-function directRoute(name: string, sources: readonly Source[], {name: provider, pace, retry, tls}: Provider): Plain {
+function directRoute(
+	name: string,
+	sources: readonly Source[],
+	{name: provider, pace, retry, tls}: Provider,
+): BaseRoute {
 	return {
 		site: fromSources(name, sources),
 		provider,
@@ -161,7 +167,7 @@ function smarthostRoute(
 	{acceptMeans}: Network,
 	{smarthost: pace}: Destinations,
 	{retry}: Provider,
-): Plain {
+): BaseRoute {
 	const name = smarthostName(relays);
 	const sources = sourcesFor(pool, name);
 	return {
@@ -171,10 +177,6 @@ function smarthostRoute(
 		retry,
 		terms: termsTo({kind: 'relay', relays, acceptMeans}, pace, sources),
 	};
-}
-
-function localRoute(site: string): Plain {
-	return {site, provider: 'default', pace: localPace, retry: noOwnRetry, terms: termsTo({kind: 'mx'}, localPace, [])};
 }
 
 function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {
@@ -188,22 +190,18 @@ function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: re
  */
 export function sourcesFor(sources: readonly Source[], destination: string): readonly Source[] {
 	const families = [sources.filter(({address}) => !isIPv6(address)), sources.filter(({address}) => isIPv6(address))];
-	return families.flatMap(family => best(family, ({address}) => draw(address, destination)));
-}
-
-function draw(address: string, destination: string): string {
-	return createHash('sha256').update(`${address} ${destination}`).digest('hex');
-}
-
-function best<T>(items: readonly T[], worth: (item: T) => string): T[] {
-	const ranked = items.map(item => ({item, worth: worth(item)})).sort((a, b) => (a.worth < b.worth ? 1 : -1));
-	return ranked.slice(0, 1).map(({item}) => item);
+	const hashOf = ({address}: Source) => createHash('sha256').update(`${address} ${destination}`).digest('hex');
+	return families.flatMap(family => {
+		const hashed = family.map(source => ({source, hash: hashOf(source)}));
+		const [highest] = hashed.sort((a, b) => (a.hash < b.hash ? 1 : -1));
+		return highest === undefined ? [] : [highest.source];
+	});
 }
 
 /** Longer names are truncated and end in a hash: a domain may have twenty mail servers with names of 250 characters. */
 const maxNameLength = 150;
-/** Other names get no mail, and could imitate the name of another provider. */
-const hostNames = /^[a-z0-9_.-]{1,253}$/;
+/** Mail servers with other names are ignored: they cannot receive mail, and could imitate another provider. */
+const hostNamePattern = /^[a-z0-9_.-]{1,253}$/;
 
 /**
  * Returns a domain's mail servers in order of preference, those with equal preference by name. Returns the domain
@@ -213,31 +211,31 @@ export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly s
 	const records = answer.kind === 'found' ? answer.records : [];
 	const hosts = records
 		.map(({exchange, priority}) => ({host: exchange.toLowerCase().replace(/\.$/, ''), priority}))
-		.filter(({host}) => hostNames.test(host) && isIP(host) === 0)
+		.filter(({host}) => hostNamePattern.test(host) && isIP(host) === 0)
 		.sort((a, b) => a.priority - b.priority || (a.host < b.host ? -1 : 1))
 		.map(({host}) => host);
 	return hosts.length > 0 ? [...new Set(hosts)] : [domain];
 }
 
 /**
- * Returns one name for a set of mail servers in any order: domains with the same mail servers share limits. The common
- * part is written once: `(alt1|alt2)?.aspmx.l.google.com` stands for that host and two below it.
+ * Returns a name for a set of mail servers, regardless of their order: domains with the same mail servers share limits.
+ * The common part is written once: `(alt1|alt2)?.aspmx.l.google.com` stands for that host and two below it.
  */
 export function hostsName(hosts: readonly string[]): string {
 	const sorted = [...new Set(hosts)].sort();
-	const common = sorted.reduce(commonEnd);
+	const common = sorted.reduce(commonSuffix);
 	if (sorted.length === 1 || common.split('.').length < 2) {
-		return bounded(sorted.join('+'));
+		return truncated(sorted.join('+'));
 	}
-	const fronts = sorted.map(host => host.slice(0, Math.max(0, host.length - common.length - 1)));
-	const bare = fronts.includes('') ? '?' : '';
-	return bounded(`(${fronts.filter(front => front !== '').join('|')})${bare}.${common}`);
+	const prefixes = sorted.map(host => host.slice(0, Math.max(0, host.length - common.length - 1)));
+	const optional = prefixes.includes('') ? '?' : '';
+	return truncated(`(${prefixes.filter(prefix => prefix !== '').join('|')})${optional}.${common}`);
 }
 
 /** Returns the name for the limits of these relays, without passwords. */
 export function smarthostName(relays: readonly Relay[]): string {
 	const names = relays.map(({host, port, user}) => `${user === null ? '' : `${user}@`}${host}:${port}`);
-	return `smarthost ${bounded(names.join('+'))}`;
+	return `smarthost ${truncated(names.join('+'))}`;
 }
 
 /** Mail sent from another address has limits of its own. */
@@ -246,7 +244,7 @@ export function fromSources(name: string, sources: readonly Source[]): string {
 }
 
 /** Returns the labels that both names end in. */
-function commonEnd(a: string, b: string): string {
+function commonSuffix(a: string, b: string): string {
 	const left = a.split('.');
 	const right = b.split('.');
 	let same = 0;
@@ -256,7 +254,7 @@ function commonEnd(a: string, b: string): string {
 	return same === 0 ? '' : left.slice(-same).join('.');
 }
 
-function bounded(name: string): string {
+function truncated(name: string): string {
 	const hash = () => createHash('sha256').update(name).digest('hex').slice(0, 12);
 	return name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength)}…${hash()}`;
 }
@@ -287,13 +285,8 @@ export type Destinations = {
  * Returns the rules for a destination: the entry for its domain, else the one for its most preferred mail server, else
  * the default. An entry also covers names below its own; the longest match wins.
  */
-export function effectivePace(destinations: Destinations, domain: string, mxHosts: readonly string[]): Provider {
-	return domainProvider(destinations, domain) ?? mxProvider(destinations, mxHosts[0] ?? domain);
-}
-
-/** Returns the entry for a domain. */
-function domainProvider({byDomain}: Destinations, domain: string): Provider | undefined {
-	return longestMatch(byDomain, domain);
+export function findProvider(destinations: Destinations, domain: string, mxHosts: readonly string[]): Provider {
+	return longestMatch(destinations.byDomain, domain) ?? mxProvider(destinations, mxHosts[0] ?? domain);
 }
 
 /** Returns the entry for a mail server, or the default. */
@@ -343,8 +336,8 @@ export const maxPatternLength = 200;
  */
 export function replyPattern(text: string): RegExp {
 	const parts = text.split('*').filter(part => part !== '');
-	const sought = parts.map((part, index) => `(?=([^]*?${escaped(part)}))\\${index + 1}`);
-	return new RegExp(`^${sought.join('')}`, 'i');
+	const lookaheads = parts.map((part, index) => `(?=([^]*?${escaped(part)}))\\${index + 1}`);
+	return new RegExp(`^${lookaheads.join('')}`, 'i');
 }
 
 function escaped(text: string): string {
@@ -374,11 +367,11 @@ export const defaultTarget = 100_000;
 const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
 const growth = 1.5;
 
-/** If more was deferred or complained about on a day than this, the next day's share does not grow. */
-const maxDeferred = 0.1;
+/** After a day with a higher rate of deferred sessions or of complaints, the share does not grow. */
+const maxDeferralRate = 0.1;
 const maxComplaintRate = 0.001;
-/** Rates over fewer messages are ignored: one deferral in three messages is not a rate of 33 %. */
-const fewest = 20;
+/** Rates of fewer sessions or messages are ignored: one deferral in three says little. */
+const minSample = 20;
 
 /** The outcome of one day's sessions and messages. */
 export type DayFigures = {
@@ -405,18 +398,18 @@ export function daysBefore(start: string, today: string): string[] {
 /** Whether a day went so badly that the share does not grow. */
 export function isBad({conversations, deferred, delivered, complained}: DayFigures): boolean {
 	return (
-		(conversations >= fewest && deferred / conversations > maxDeferred) ||
-		(delivered >= fewest && complained / delivered > maxComplaintRate)
+		(conversations >= minSample && deferred / conversations > maxDeferralRate) ||
+		(delivered >= minSample && complained / delivered > maxComplaintRate)
 	);
 }
 
-/** Returns how many messages may go to one provider on a day after `grown` days of growth; `null` means no limit. */
-export function dailyShare(grown: number, target: number): number | null {
+/** Returns how many messages may go to one provider after this many days of growth; `null` means no limit. */
+export function dailyShare(growthDays: number, target: number): number | null {
 	const last = firstDays.length - 1;
 	const share =
-		grown <= last
-			? (firstDays[grown] as number)
-			: Math.floor((firstDays[last] as number) * growth ** Math.min(grown - last, 100));
+		growthDays <= last
+			? (firstDays[growthDays] as number)
+			: Math.floor((firstDays[last] as number) * growth ** Math.min(growthDays - last, 100));
 	return share >= target ? null : share;
 }
 
@@ -432,11 +425,11 @@ export function shareOf(
 	if (today < start) {
 		return 0;
 	}
-	const grown = daysBefore(start, today).filter(day => {
+	const goodDays = daysBefore(start, today).filter(day => {
 		const known = figures.get(day);
 		return known === undefined || !isBad(known);
 	});
-	return dailyShare(grown.length, target);
+	return dailyShare(goodDays.length, target);
 }
 
 /** A day of a new source address, on which mail to a group of providers counts towards a limit. */

@@ -24,10 +24,10 @@ import {
 	keyIds,
 	type MasterKeys,
 	matchKeys,
-	noteKeys,
 	resealRows,
 	type SealedColumn,
 	sealedColumns,
+	storeKeys,
 	type Vault,
 } from '../sealed.ts';
 import {openStore, type Store} from '../store.ts';
@@ -215,7 +215,7 @@ type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'sec
 export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
 	await lockSchema(trx);
 	const {keys, fresh} = await matchSecrets(trx, settings);
-	await noteKeys(trx, fresh, storeTime(systemClock.now()));
+	await storeKeys(trx, fresh, storeTime(systemClock.now()));
 	return keys;
 }
 

@@ -44,10 +44,10 @@ export async function insertRows(
 ): Promise<void> {
 	// COPY has no advantage for a single row.
 	if (trx.client.driverName === 'pg' && suffix === '' && rows.length > 1 && !hasBytes(rows)) {
-		for (const some of chunks(rows, columns.length)) {
+		for (const chunk of chunks(rows, columns.length)) {
 			await trx
 				.raw(`copy ${table} (${columns.join(',')}) from stdin`)
-				.options({...unanswered, copied: copyText(some)});
+				.options({...unanswered, copied: copyText(chunk)});
 		}
 		return;
 	}
@@ -73,8 +73,8 @@ export async function insertReturning<Returned>(
 
 function* inserts(trx: Knex.Transaction, table: string, columns: readonly string[], rows: readonly Row[]) {
 	const into = `insert into ${table} (${columns.join(',')})`;
-	for (const some of chunks(rows, columns.length)) {
-		const {sql, bindings} = rowSource(trx, some, columns.length);
+	for (const chunk of chunks(rows, columns.length)) {
+		const {sql, bindings} = rowSource(trx, chunk, columns.length);
 		yield {sql: `${into} ${sql}`, bindings};
 	}
 }
@@ -125,8 +125,8 @@ export async function selectOfPairs<Row>(
 	return rows;
 }
 
-/** More time than passes between the ids of a message and of its recipients, which one transaction creates. */
-export const lagMs = hourMs;
+/** More than the time between the ids of a message and of its recipients, which one transaction creates. */
+export const maxIdLagMs = hourMs;
 
 /**
  * An SQL condition: a column contains ids that were created at about the same time as these ids. Add it when related
@@ -151,15 +151,14 @@ export function nearIds(
 	if (!(first <= last)) {
 		return ['1 = 1', []];
 	}
-	return madeBetween(column, prefix, first - lagMs, last + lagMs);
+	return createdBetween(column, prefix, first - maxIdLagMs, last + maxIdLagMs);
 }
 
 /**
- * An SQL condition: a column contains ids created within a span of time, in milliseconds. PostgreSQL estimates that a
- * plain range selects a two-hundredth of a day without statistics, and would scan it instead of looking rows up. With
- * an array it does not.
+ * An SQL condition: a column contains ids created within a span of time (milliseconds). Without statistics, PostgreSQL
+ * assumes that a plain range matches few rows, and would scan it instead of looking up rows. The array prevents that.
  */
-export function madeBetween(
+export function createdBetween(
 	column: string,
 	prefix: IdPrefix,
 	from: number,
@@ -184,7 +183,7 @@ export function among(
 	return [`${column} in (select value from json_each(?))`, [JSON.stringify(values)]];
 }
 
-/** Like `among`, to be added when rows are joined by the column. Only PostgreSQL needs it. */
+/** Like `among`, an additional condition on a joined column. Only PostgreSQL needs it, to skip partitions. */
 export function namedIds(
 	database: Knex,
 	column: string,
@@ -203,20 +202,20 @@ export function idsSince(
 	return hasDays(database) ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
 }
 
-/** How far each part reaches back from the one before it. The last part is the rest. */
-const partsMs = [2 * dayMs, 14 * dayMs];
+/** The lengths of the newest parts. A last part covers the rest. */
+const partLengthsMs = [2 * dayMs, 14 * dayMs];
 
 /**
- * Splits a range of ids into parts, the newest first, to be read until there are enough rows. If a statement may
- * concern all days, planning alone takes PostgreSQL ten milliseconds or more. The clock only decides where the parts
- * meet.
+ * Splits a range of ids into parts, the newest first, to be read until there are enough rows. PostgreSQL needs ten
+ * milliseconds or more just to plan a statement that may concern all days. A wrong clock loses no rows: it only moves
+ * the boundaries between the parts.
  */
 export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, below}: IdRange): IdRange[] {
 	const parts: IdRange[] = [];
 	let end = below;
 	let time = below === null ? systemClock.now() : idTime(below.slice(0, 30));
-	for (const back of hasDays(database) && !(time < 0) ? partsMs : []) {
-		time -= back;
+	for (const length of hasDays(database) && !(time < 0) ? partLengthsMs : []) {
+		time -= length;
 		const start = idFloor(prefix, time);
 		if (start <= (from ?? '')) {
 			break;
@@ -228,8 +227,8 @@ export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, belo
 }
 
 /**
- * Queries rows of a table, newest first, along an index: its leading columns have fixed values, and the id that ends it
- * is in a range. It reads no row that it does not return, regardless of the engine's statistics.
+ * Queries rows of a table, newest first, along an index: its leading columns have fixed values, and its last column is
+ * an id within a range. It reads no row that it does not return, regardless of the engine's statistics.
  */
 export function alongIndex(
 	reader: Knex,
@@ -249,7 +248,7 @@ export function alongIndex(
 }
 
 /**
- * Queries the row of an address, if it is older than `after` (`null` for any). The order is left out, because SQLite
+ * Queries the row of an address, if it is older than `after` (`null` for any). The query has no order, because SQLite
  * would otherwise search all rows of the workspace instead of using the index of the address.
  */
 export function rowOfAddress(
@@ -293,7 +292,7 @@ export async function firstThatFit(
 	return end === -1 ? ids : ids.slice(0, end);
 }
 
-/** How many rows are read in total, and of each workspace. */
+/** The maximum number of rows, in total and per workspace. */
 export type TurnLimits = {readonly limit: number; readonly perWorkspace: number};
 
 /**

@@ -4,7 +4,7 @@ import {idFloor, idTime} from '../../mail/ids.ts';
 import {dequeueDeliveries} from '../../resources/webhooks/queue-store.ts';
 import {deleteDeliveries} from '../../resources/webhooks/store.ts';
 import {hasDays} from '../engine/dialect.ts';
-import {lagMs} from '../engine/rows.ts';
+import {maxIdLagMs} from '../engine/rows.ts';
 
 /*
  * On PostgreSQL, the tables of messages are partitioned by day (UTC) of the id that their rows belong to, so that a
@@ -26,7 +26,7 @@ const tables = [
 	['webhook_attempts', 'delivery_id', 'whd'],
 ] as const;
 
-/** How many days after today have partitions: more than ever pass between two sweeps. */
+/** How many days after today have partitions: more than can pass between two sweeps. */
 const daysAhead = 3;
 
 /** A partition of each table: a half-open range in milliseconds. `name` is the suffix of the tables' names. */
@@ -50,14 +50,14 @@ async function listDays(database: Knex): Promise<Day[]> {
 }
 
 /** Shortens the wait for locks, because others that need the table queue behind this transaction while it waits. */
-export async function hurry(trx: Knex.Transaction): Promise<void> {
+export async function limitLockWait(trx: Knex.Transaction): Promise<void> {
 	if (hasDays(trx)) {
 		await trx.raw(`set local lock_timeout = '100ms'`);
 	}
 }
 
 /** Creates missing partitions of today and the next days, or of days in the past. */
-export async function makeDays(
+export async function createDays(
 	trx: Knex.Transaction,
 	now: number,
 	{from = now, to = now + daysAhead * dayMs}: {readonly from?: number; readonly to?: number} = {},
@@ -65,15 +65,15 @@ export async function makeDays(
 	if (!hasDays(trx)) {
 		return;
 	}
-	const there = await listDays(trx);
+	const existing = await listDays(trx);
 	for (let start = startOf(from); start <= to; start += dayMs) {
-		if (!there.some(day => start < day.to && start + dayMs > day.from)) {
-			await makeDay(trx, start);
+		if (!existing.some(day => start < day.to && start + dayMs > day.from)) {
+			await createDay(trx, start);
 		}
 	}
 }
 
-async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
+async function createDay(trx: Knex.Transaction, start: number): Promise<void> {
 	const name = new Date(start).toISOString().slice(0, 10).replaceAll('-', '');
 	const bounds = tables.map(([table, key, prefix]) => ({
 		table,
@@ -87,21 +87,21 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 	);
 	const {rows} = await trx.raw(`select ${occupied.join(' or ')} as taken`);
 	// Rows do not move. If a day already has rows in `<table>_other`, all its rows stay there.
-	if (rows[0].taken || (await hasPart(trx, 'messages', name))) {
+	if (rows[0].taken || (await hasPartition(trx, 'messages', name))) {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
 		// Attached after creation: creating it as a partition would lock out everybody who uses the table. The free
 		// space in pages of `recipients` allows the update at the end of an attempt without new index entries.
-		const room = table === 'recipients' ? 'with (fillfactor = 50)' : '';
-		await trx.raw(`create table ${table}_${name} (like ${table} including all) ${room}`);
+		const storage = table === 'recipients' ? 'with (fillfactor = 50)' : '';
+		await trx.raw(`create table ${table}_${name} (like ${table} including all) ${storage}`);
 		await trx.raw(
 			`alter table ${table} attach partition ${table}_${name} for values from ('${from}') to ('${to}')`,
 		);
 	}
 }
 
-/** What can be removed of the past, and how. */
+/** What can be removed of the past: a whole day at once, or single rows. */
 type Past = {
 	/** The oldest partition that ended before and has nothing in the queue; `null` if there is none. */
 	readonly day: Day | null;
@@ -119,7 +119,7 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
 	for (const day of days.filter(({to}) => to <= before)) {
 		const open = await database('queue')
 			.where('recipient_id', '>=', idFloor('rcp', day.from))
-			.where('recipient_id', '<', idFloor('rcp', day.to + lagMs))
+			.where('recipient_id', '<', idFloor('rcp', day.to + maxIdLagMs))
 			.first('recipient_id');
 		if (open === undefined) {
 			return {day, rowsBefore};
@@ -139,30 +139,30 @@ export async function purgeRelated(trx: Knex.Transaction, {name, from, to}: Day,
 	const reports: string[] = await ofDay('reports').limit(limit).pluck('id');
 	await trx('reports').whereIn('id', reports).delete();
 	const deliveries = ofDay('webhook_deliveries').limit(limit);
-	if (await hasPart(trx, 'webhook_deliveries', name)) {
+	if (await hasPartition(trx, 'webhook_deliveries', name)) {
 		// The others are dropped with the day.
 		deliveries.where(other => other.where('id', '<', idFloor('whd', from)).orWhere('id', '>=', idFloor('whd', to)));
 	}
-	const later: string[] = await deliveries.pluck('id');
-	await deleteDeliveries(trx, later);
+	const deliveryIds: string[] = await deliveries.pluck('id');
+	await deleteDeliveries(trx, deliveryIds);
 	const queued: string[] = await trx('webhook_queue')
 		.where('delivery_id', '>=', idFloor('whd', from))
 		.where('delivery_id', '<', idFloor('whd', to))
 		.limit(limit)
 		.pluck('delivery_id');
 	await dequeueDeliveries(trx, queued);
-	const late: string[] = await ofDay('recipients')
+	const lateRecipients: string[] = await ofDay('recipients')
 		.where('id', '>=', idFloor('rcp', to))
-		.where('id', '<', idFloor('rcp', to + lagMs))
+		.where('id', '<', idFloor('rcp', to + maxIdLagMs))
 		.limit(limit)
 		.pluck('id');
-	await trx('recipients').whereIn('id', late).delete();
-	await trx('attempts').whereIn('recipient_id', late).delete();
-	await trx('engagement').whereIn('recipient_id', late).delete();
-	return [reports, later, queued, late].some(({length}) => length === limit);
+	await trx('recipients').whereIn('id', lateRecipients).delete();
+	await trx('attempts').whereIn('recipient_id', lateRecipients).delete();
+	await trx('engagement').whereIn('recipient_id', lateRecipients).delete();
+	return [reports, deliveryIds, queued, lateRecipients].some(({length}) => length === limit);
 }
 
-async function hasPart(trx: Knex.Transaction, table: string, name: string): Promise<boolean> {
+async function hasPartition(trx: Knex.Transaction, table: string, name: string): Promise<boolean> {
 	const {rows} = await trx.raw('select to_regclass(?) is not null as made', [`${table}_${name}`]);
 	return rows[0].made;
 }

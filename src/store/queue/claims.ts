@@ -7,7 +7,7 @@ import {levelOf, type Mode, type Role} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {noTopic} from '../../resources/topics/store.ts';
 import {type Dialect, queryRows, textInTurn, wideRows} from '../engine/dialect.ts';
-import {among, madeBetween, nearIds} from '../engine/rows.ts';
+import {among, createdBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
@@ -324,8 +324,8 @@ async function claimRecent(
 	now: number,
 ): Promise<Claimed[]> {
 	const [from, to] = [now - recent.before, now + recent.after];
-	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
-	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
+	const [recipient, ofRecipient] = createdBetween('r.id', 'rcp', from, to);
+	const [message, ofMessage] = createdBetween('m.id', 'msg', from, to);
 	// `offset 0` makes PostgreSQL look up each recipient; otherwise it may join all recipients of a day. The claim's
 	// `id` comes last, because of two columns with one name the last one wins.
 	const rows = await queryRows<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(

@@ -7,7 +7,7 @@ import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
 /** The change of a claimed recipient's row at the end of an attempt. */
-export type EndedTry = {
+export type EndedAttempt = {
 	readonly recipientId: string;
 	readonly state: RecipientState;
 	readonly stateAt: string;
@@ -26,10 +26,10 @@ export type EndedTry = {
 	readonly links: number | null;
 };
 
-const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
-// A recipient whose first claim this was is queued by now.
-const before = `case when v.column10 is not null then 'queued' else recipients.state end`;
-const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${legalSteps}))`;
+const legalMoves = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
+// The claim holds the `queued` event of a first attempt. Until that attempt ends, the row itself is not `queued` yet.
+const stateBefore = `case when v.column10 is not null then 'queued' else recipients.state end`;
+const mayMove = `(${stateBefore} = v.column2 or ${stateBefore} || '>' || v.column2 in (${legalMoves}))`;
 
 /**
  * Ends the claims of these attempts, and dequeues or reschedules their recipients. Compare-and-set: returns those that
@@ -40,18 +40,19 @@ const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${l
 export async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
-	outcomes: readonly EndedTry[],
-): Promise<EndedTry[]> {
+	outcomes: readonly EndedAttempt[],
+): Promise<EndedAttempt[]> {
 	const held = new Map<string, string | null>();
-	for (const [attempts, some] of groupBy(outcomes, ({attemptsBefore}) => attemptsBefore)) {
+	for (const [attempts, group] of groupBy(outcomes, ({attemptsBefore}) => attemptsBefore)) {
 		const [condition, ids] = among(
 			trx,
 			'recipient_id',
-			some.map(({recipientId}) => recipientId),
+			group.map(({recipientId}) => recipientId),
 		);
 		const rows: Array<{id: string; queued: string | null}> = await queryRows(
 			trx,
-			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id, queued`,
+			`delete from claims
+				where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id, queued`,
 			[boot, attempts, ...ids],
 		);
 		for (const {id, queued} of rows) {
@@ -60,7 +61,7 @@ export async function endClaims(
 	}
 	const ended = outcomes
 		.filter(({recipientId}) => held.has(recipientId))
-		.map(one => (one.queued === held.get(one.recipientId) ? one : {...one, queued: null}));
+		.map(each => (each.queued === held.get(each.recipientId) ? each : {...each, queued: null}));
 	await dequeue(
 		trx,
 		ended.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({recipientId}) => recipientId),
@@ -80,12 +81,27 @@ export async function endClaims(
  */
 export async function writeOutcomes(
 	trx: Knex.Transaction,
-	ended: readonly EndedTry[],
+	ended: readonly EndedAttempt[],
 ): Promise<Map<string, RecipientState>> {
 	if (ended.length === 0) {
 		return new Map();
 	}
-	const {sql, bindings} = rowSource(trx, ended.map(outcomeRow), 11);
+	const values = ended.map(
+		(one): Row => [
+			one.recipientId,
+			one.state,
+			one.stateAt,
+			one.attempts,
+			one.sentAt,
+			one.subject,
+			one.category,
+			one.reply,
+			one.crashes,
+			one.queued,
+			one.links,
+		],
+	);
+	const {sql, bindings} = rowSource(trx, values, 11);
 	const [named, ids] = namedIds(
 		trx,
 		'recipients.id',
@@ -107,22 +123,6 @@ export async function writeOutcomes(
 	return new Map(rows.map(({id, state}) => [id, state]));
 }
 
-function outcomeRow(one: EndedTry): Row {
-	return [
-		one.recipientId,
-		one.state,
-		one.stateAt,
-		one.attempts,
-		one.sentAt,
-		one.subject,
-		one.category,
-		one.reply,
-		one.crashes,
-		one.queued,
-		one.links,
-	];
-}
-
 /** Returns recipients that a report has ended during their attempt. Locks all of them until the transaction ends. */
 export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
 	if (recipientIds.length === 0) {
@@ -138,7 +138,7 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
 }
 
 /** An attempt with its conversations. */
-type TriedOnce = {
+type AttemptRecord = {
 	readonly recipientId: string;
 	readonly n: number;
 	readonly isCounted: boolean;
@@ -155,15 +155,15 @@ const attemptColumns = 'recipient_id n position at host ip tls phase code enhanc
  * Inserts every conversation of attempts, for `message show`. An attempt that is already stored stays as it is: another
  * node may have claimed the recipient in the meantime, and an outcome must never fail because of that.
  */
-export async function insertAttempts(trx: Knex.Transaction, attempts: readonly TriedOnce[]): Promise<void> {
-	// Counted attempts have distinct numbers, so their rows can be inserted with COPY. If they exist after all, the
+export async function insertAttempts(trx: Knex.Transaction, attempts: readonly AttemptRecord[]): Promise<void> {
+	// Counted attempts have distinct numbers, so COPY can insert their rows. It fails if some exist after all; then the
 	// writer retries each item alone.
-	const areNew = attempts.length > 1 && attempts.every(({isCounted}) => isCounted);
-	const conflict = areNew ? '' : 'on conflict (recipient_id, n, position) do nothing';
+	const canCopy = attempts.length > 1 && attempts.every(({isCounted}) => isCounted);
+	const conflict = canCopy ? '' : 'on conflict (recipient_id, n, position) do nothing';
 	await insertRows(trx, 'attempts', attemptColumns, attempts.flatMap(attemptRows), conflict);
 }
 
-function attemptRows({recipientId, n, isRelayed, attempts}: TriedOnce): Row[] {
+function attemptRows({recipientId, n, isRelayed, attempts}: AttemptRecord): Row[] {
 	const rows: Row[] = [];
 	for (const [position, one] of attempts.entries()) {
 		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null;
