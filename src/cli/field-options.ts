@@ -56,11 +56,14 @@ function toFlags({name, kind, option}: Field): string {
 	return kind === 'flag' || long.includes('<') ? `--${long}` : `--${long} <${placeholder}>`;
 }
 
+const maxListedChoices = 12;
+
 /** The description as a clause, with the choices and the default. The word `none` stands for `null` here. */
 function toHelp({description, isList, isSecret, schema, default: initial}: Field): string {
+	const {enum: choices = []} = schema;
 	const clause = lowerFirst(description.replaceAll('`null`', none).replaceAll('`', '').replace(/\.$/, ''));
 	return [
-		schema.enum ? `${clause} (${schema.enum.join(', ')})` : clause,
+		choices.length > maxListedChoices || choices.length === 0 ? clause : `${clause} (${choices.join(', ')})`,
 		...(isList ? ['repeatable, or separated by commas'] : []),
 		...(initial === undefined ? [] : [`default: ${initial}`]),
 		...(isSecret ? ['- reads it from standard input'] : []),

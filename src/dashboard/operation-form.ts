@@ -177,15 +177,16 @@ type Shown = {
 };
 
 function fieldInput(field: Field, value: string, {hint, required, words}: Shown): Html {
-	const {name, label, kind, isNullable, schema, default: placeholder = 'none'} = field;
+	const {name, label, kind, isNullable, schema, default: initial} = field;
+	const placeholder = initial ?? 'none';
 	if (kind === 'flag') {
 		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
 	}
 	if (words) {
 		const options = new Set([value, ...words].filter(word => word !== ''));
 		const choices = [...options].map(word => ({value: word, label: choiceLabel(field, word)}));
-		const isBlankAllowed = isNullable || (!required && !schema.enum);
-		return select({name, label, value}, [...(isBlankAllowed ? [{value: '', label: placeholder}] : []), ...choices]);
+		const mayBeBlank = isNullable || (!required && initial === undefined);
+		return select({name, label, value}, [...(mayBeBlank ? [{value: '', label: placeholder}] : []), ...choices]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
 	const type = schema.format?.endsWith('email') ? 'email' : 'text';

@@ -61,10 +61,12 @@ const events = field(
 );
 export const format = field(Type.Enum([...webhookFormats]), {
 	description: '`full` adds fields to the five of the `default` format.',
+	default: 'default',
 	meanings: {full: 'with subject, tags, the reason of a bounce, the link of a click'},
 });
 export const retry = field(Type.Enum([...webhookRetries]), {
 	description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.',
+	default: 'default',
 });
 
 /** The fields of an endpoint. */
