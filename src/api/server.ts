@@ -77,8 +77,8 @@ const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, drain: 1
 
 /**
  * Creates the HTTP server of the API. This folder validates requests, authenticates keys, describes the routes and
- * formats the responses. It relies on src/resources and src/resources for changes, on src/send for sends and on src/store for
- * reads. It never delivers a message and never decides what an operation does.
+ * formats the responses. It relies on src/resources for changes, on src/send for sends and on src/store for reads. It
+ * never delivers a message and never decides what an operation does.
  *
  * The server is hardened: even errors that Node detects itself are reported in the API's error format, and every
  * response has an X-Request-Id.

@@ -1,9 +1,9 @@
 import {type CliCommand, createProgram} from './program.ts';
 
-// src/cli is the `mailctl` command: nouns with verbs (`key create`), one file per noun. A verb parses its options
+// src/cli is the `mailctl` command: nouns with verbs (`key create`). A verb parses its options
 // (options.ts), works on the store through a `Session`, beside a running daemon or without one, and prints for people
-// or, with `--json`, for scripts. The folder relies on src/resources and src/resources for everything that changes the store. It
-// never talks to the daemon except to send, and holds no rule that the API does not have.
+// or, with `--json`, for scripts. The folder relies on src/resources for everything that changes the store. It never
+// talks to the daemon except to send, and holds no rule that the API does not have.
 
 /** A noun, or a verb without a noun. `load` returns the function that adds its verbs, or its options and handler. */
 type Entry = readonly [name: string, about: string, load: () => Promise<(command: CliCommand) => void>];

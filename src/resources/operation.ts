@@ -59,7 +59,7 @@ type Head<Input extends TSchema> = {
 	readonly everywhere?: true;
 	/** Requires that the user signed in or re-authenticated within the last minutes. */
 	readonly fresh?: true;
-	/** Whether it uses the vault in its transaction. */
+	/** Whether it seals or opens secrets. Without it, `vault` throws. */
 	readonly seals?: true;
 	/** The interfaces that do not offer it, each with the reason. */
 	readonly without?: {readonly [Name in Face]?: string};
@@ -150,12 +150,15 @@ export async function perform<Input extends TSchema, Result, Workspace extends s
 
 /** Performs an operation as part of the caller's transaction. */
 export async function performIn<Input extends TSchema, Result, Workspace extends string | null, Extra>(
-	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace, Extra>,
+	{name, seals, run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace, Extra>,
 	context: OperationContext<Workspace>,
 	input: InputOf<Input> & Extra,
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = context;
-	const result = await run(context, input);
+	const vault = () => {
+		throw new Error(`The operation ${name} uses the vault without declaring that it seals.`);
+	};
+	const result = await run(seals ? context : {...context, vault}, input);
 	const entries = [entry(result, input)].flat();
 	for (const act of entries) {
 		await recordAct(trx, tools, {action: audit, workspaceId, ...act});

@@ -98,7 +98,7 @@ test('apply prints keys and secrets once and removes objects only with --yes', a
 });
 
 test('apply rejects an invalid file and reports every problem with its line', async t => {
-	const cli = await newCli(t);
+	const cli = await newCli(t, {MAILCTL_RETENTION_DAYS: '30'});
 	await cli.json('workspace', 'create', '--name', 'acme');
 	const bad = `version: 1
 workspaces:
@@ -121,6 +121,12 @@ workspaces:
 		await apply(cli, 'version: 1\nworkspaces: [{name: acme, settings: {source_pool: bulk}}]'),
 		65,
 		/there is no pool bulk in MAILCTL_SOURCE_POOLS/,
+	);
+	refused(
+		t,
+		await apply(cli, 'version: 1\nworkspaces: [{name: acme, settings: {retention_days: 31}}]'),
+		65,
+		/exceeds MAILCTL_RETENTION_DAYS \(30\)/,
 	);
 	refused(t, await cli.run('apply', '-f', 'missing.yaml'), 65, /there is no file missing\.yaml/);
 	refused(t, await cli.run('apply'), 64, /-f, --file/);

@@ -6,9 +6,11 @@ import type {ApiParts} from '../../src/api/api-parts.ts';
 import {apiRoutes} from '../../src/api/server.ts';
 import {mailctl} from '../../src/cli/commands.ts';
 import type {CliCommand} from '../../src/cli/program.ts';
+import {Type} from '../../src/mail/type.ts';
 import {nouns} from '../../src/resources/apply/document.ts';
-import type {OperationHead} from '../../src/resources/operation.ts';
+import {type OperationContext, type OperationHead, performIn} from '../../src/resources/operation.ts';
 import {noParts, routes} from '../helpers/dashboard-routes.ts';
+import {everywhere, testTools} from '../helpers/tools.ts';
 
 const root = 'src/resources';
 const files = readdirSync(root, {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
@@ -188,4 +190,18 @@ test('records acts only in operation.ts', t => {
 	for (const file of files.filter(name => isRules(name) && !recordsItself.has(name))) {
 		t.notRegex(readFileSync(path.join(root, file), 'utf8'), /bumpGeneration/, file);
 	}
+});
+
+test('an operation gets the vault only if it declares that it seals, so that the vault is open before', async t => {
+	const sealing = {
+		name: 'thing seal',
+		role: 'admin',
+		audit: 'thing.sealed',
+		input: Type.Object({}),
+		run: async ({vault}: OperationContext<null>) => (await vault()).seal('thing', 'text') !== 'text',
+		entry: () => [],
+	} as const;
+	const context = {...everywhere(testTools()), trx: undefined as never};
+	await t.throwsAsync(performIn(sealing, context, {}), {message: /^The operation thing seal uses the vault/});
+	t.true(await performIn({...sealing, seals: true}, context, {}));
 });

@@ -10,6 +10,7 @@ import {ownHosts} from '../domains/domain-records.ts';
 import {AddressGuard, toGuard} from '../webhooks/address-guard.ts';
 import {withKnownRoute} from '../workspaces/apply.ts';
 import {checkWishes} from '../workspaces/cli.ts';
+import {checkRetention} from '../workspaces/rules.ts';
 import type {Settings} from '../workspaces/settings.ts';
 import {findWorkspaceByName, listWorkspaces} from '../workspaces/store.ts';
 import {type Change, differences, perform} from './apply.ts';
@@ -95,8 +96,9 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 	}
 	for (const change of changes) {
 		if (change.noun === null) {
-			const {source_pool = null, route = null} = change.declared as Partial<Settings>;
-			checkWishes(session, source_pool, route);
+			const changed = change.declared as Partial<Settings>;
+			checkWishes(session, changed.source_pool ?? null, changed.route ?? null);
+			checkRetention(changed, session.settings().retentionDays);
 		}
 	}
 	return changes;

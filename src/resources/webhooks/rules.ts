@@ -93,6 +93,7 @@ export function checkUrl(guard: Pick<AddressGuard, 'urlProblem'>, text: string):
 export const addEndpoint = operation({
 	...manages,
 	fresh: true,
+	seals: true,
 	name: 'webhook add',
 	summary: 'Register an endpoint and show its signing secret; - reads the URL from standard input',
 	input: Type.Object(endpointFields, {
@@ -221,6 +222,7 @@ export const removeEndpoint = operation({
 export const rotateSecret = operation({
 	...manages,
 	fresh: true,
+	seals: true,
 	name: 'webhook rotate',
 	summary: 'Replace the signing secret of an endpoint; the old one also signs for a while',
 	without: {apply: 'a file has no secrets'},
