@@ -77,8 +77,10 @@ export async function checkDefaultTopic(
 	}
 }
 
+type RetentionDays = Partial<Pick<WorkspaceInput, 'retention_days' | 'content_days'>>;
+
 /** Throws `Refused` if the workspace would retain messages for more than `max` days. 0 means no limit. */
-export function checkRetention({retention_days, content_days}: Partial<WorkspaceInput>, max: number): void {
+export function checkRetention({retention_days, content_days}: RetentionDays, max: number): void {
 	if (max > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > max) {
 		throw new Refused('unprocessable_entity', {
 			wrong: `the number of days exceeds MAILCTL_RETENTION_DAYS (${max})`,
