@@ -1,11 +1,11 @@
 import {CliError} from '../../cli/fault.ts';
-import {addFieldOptions, installationVerb, readFieldOptions} from '../../cli/field-options.ts';
+import {addFieldOptions, readFieldOptions} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
 import {email} from '../../cli/options.ts';
 import {type CliCommand, version} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
-import {findNamed} from '../../cli/verbs.ts';
+import {findNamed, installationVerb} from '../../cli/verbs.ts';
 import {sendTest} from '../../daemon/alerts.ts';
 import {type AlertWay, alertKinds, alertWays} from '../../mail/alert.ts';
 import {listFields} from '../fields.ts';

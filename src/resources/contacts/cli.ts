@@ -1,9 +1,9 @@
 import {randomBytes} from 'node:crypto';
-import {operationVerb} from '../../cli/field-options.ts';
 import {count, address as parseAddress} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {readDaemons, type Session} from '../../cli/session.ts';
 import {fields, type Noun, shortTime} from '../../cli/terminal-text.ts';
+import {operationVerb} from '../../cli/verbs.ts';
 import {createLinks} from '../../compose/links/links.ts';
 import {linkBase, servesHttps} from '../../config/derive.ts';
 import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';

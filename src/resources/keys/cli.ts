@@ -1,9 +1,8 @@
-import {operationVerb} from '../../cli/field-options.ts';
 import {future, rateLimit} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
-import {listVerb} from '../../cli/verbs.ts';
+import {listVerb, operationVerb} from '../../cli/verbs.ts';
 import {storeTime} from '../../kit/time.ts';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
 import {type ApiKey, listApiKeys} from './store.ts';

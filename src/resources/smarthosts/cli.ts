@@ -1,11 +1,10 @@
 import {CliError} from '../../cli/fault.ts';
-import {installationVerb} from '../../cli/field-options.ts';
 import {readInput} from '../../cli/files.ts';
 import {oneOf} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
-import {findNamed} from '../../cli/verbs.ts';
+import {findNamed, installationVerb} from '../../cli/verbs.ts';
 import {loadBounceRules} from '../../config/bounce-rules.ts';
 import {linkBase} from '../../config/derive.ts';
 import {eventsUrl, guessProvider, providers, setups} from '../../inbound/providers/providers.ts';

@@ -1,7 +1,7 @@
-import {fieldColumns, operationVerb} from '../../cli/field-options.ts';
+import {fieldColumns} from '../../cli/field-options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {grouped, type Noun} from '../../cli/terminal-text.ts';
-import {listVerb} from '../../cli/verbs.ts';
+import {listVerb, operationVerb} from '../../cli/verbs.ts';
 import {storedTime, topicView} from '../views.ts';
 import {
 	type CountedTopic,

@@ -1,10 +1,10 @@
 import {CliError} from '../../cli/fault.ts';
-import {fieldColumns, operationVerb} from '../../cli/field-options.ts';
+import {fieldColumns} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
 import {type CliCommand, version} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {fields, type Noun, shortTime} from '../../cli/terminal-text.ts';
-import {listVerb} from '../../cli/verbs.ts';
+import {listVerb, operationVerb} from '../../cli/verbs.ts';
 import {postExample} from '../../daemon/webhook-posting.ts';
 import {storeTime} from '../../kit/time.ts';
 import {maxEndpoints} from '../../mail/webhook.ts';
