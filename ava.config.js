@@ -3,7 +3,7 @@ import path from 'node:path';
 
 // The order of the test files keeps both cores busy to the end: the longest first, then files that wait for programs
 // beside files that compute, and only short ones last.
-const longest = /\/(?:journeys|services|walk|acceptance-pacing|large-bodies|stores-\d+)\.test\.js$/;
+const longest = /\/(?:journeys|services|walk|acceptance-pacing|large-bodies|stores-\d+|commands-\d+)\.test\.js$/;
 const waits = /\/test\/(?:flow|dashboard|resources\/certificates|conformance|deliver|queue)\//;
 
 /** Where in the run a file starts, from 0 to 1: by a hash of its name, which mixes the folders. */
