@@ -53,7 +53,7 @@ const whole: Sizes = {
 	'lines over 120 columns': 535,
 	'lines over 160 columns': 194,
 	'private exports': 180,
-	'lines of tests': 110_189,
+	'lines of tests': 110_193,
 	'lines of docs': 7_988,
 };
 

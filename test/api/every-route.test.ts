@@ -1,12 +1,11 @@
 import test, {type ExecutionContext} from 'ava';
 import {isId} from '../../src/mail/ids.ts';
-import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
 import {unknownId} from '../conformance/resources.ts';
 import {routes as interfaceRoutes, pathWith} from '../conformance/routes.ts';
 import {startApi, type TestApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
-import {engines, newLocation, newStore} from '../helpers/databases.ts';
+import {engines, migratedLocation, newStore} from '../helpers/databases.ts';
 import {type ApiDocument, type Described, operationsOf} from '../helpers/described.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {startTcpProxy} from '../helpers/tcp-proxy.ts';
@@ -230,13 +229,12 @@ test('responds to headers that are too long with 431 and a JSON error', async t 
 
 if (engines.includes('postgres')) {
 	test('responds with 503 and Retry-After on every route while the store is unreachable', async t => {
-		const location = await newLocation(t, 'postgres');
+		const location = await migratedLocation(t, 'postgres');
 		const url = new URL('url' in location ? location.url : '');
 		const proxy = await startTcpProxy(t, {host: url.hostname, port: Number(url.port)});
 		url.port = String(proxy.port);
 		const store = await openStore({url: url.href});
 		t.teardown(() => store.close());
-		await migrate(store.database);
 		const api = await startApi(t, store);
 		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
 		// Caches the key before the store becomes unreachable.

@@ -82,18 +82,24 @@ function createOnce<Value>(make: () => Promise<Value>): () => Promise<Value> {
 	};
 }
 
-/** An empty, migrated store, closed after the test: a copy of one that was migrated, where there is one. */
-export async function newStore(t: ExecutionContext, engine: Engine): Promise<Store> {
+/** A place with an empty, migrated store: a copy of one that was migrated, where there is one. */
+export async function migratedLocation(t: Scope, engine: Engine): Promise<StoreLocation> {
 	const template = process.env[templateVariable];
 	const location = await emptyLocation(t, engine, template ? `template ${template}` : '');
 	if ('file' in location) {
 		await writeFile(location.file, await migratedFile());
-	}
-	const store = await openStore(location);
-	t.teardown(() => store.close());
-	if (engine === 'postgres' && !template) {
+	} else if (!template) {
+		const store = await openStore(location);
 		await migrate(store.database);
+		await store.close();
 	}
+	return location;
+}
+
+/** An empty, migrated store, closed after the test. */
+export async function newStore(t: ExecutionContext, engine: Engine): Promise<Store> {
+	const store = await openStore(await migratedLocation(t, engine));
+	t.teardown(() => store.close());
 	return store;
 }
 
