@@ -39,14 +39,14 @@ const folders: Sizes = {
 	'resources/templates': 4_129,
 	'resources/topics': 869,
 	'resources/users': 1_791,
-	'resources/webhooks': 4_061,
+	'resources/webhooks': 4_063,
 	'resources/workspaces': 1_917,
 	send: 2_135,
 	store: 11_018,
 };
 
 const whole: Sizes = {
-	'lines of src': 111_866,
+	'lines of src': 111_868,
 	'files of src': 604,
 	'functions over 60 lines': 57,
 	'functions over 100 lines': 10,

@@ -61,11 +61,13 @@ const events = field(
 );
 export const format = field(Type.Enum([...webhookFormats]), {
 	description: '`full` adds fields to the five of the `default` format.',
+	help: 'The content of posts; full has more than the five default fields.',
 	default: 'default',
 	meanings: {full: 'with subject, tags, the reason of a bounce, the link of a click'},
 });
 export const retry = field(Type.Enum([...webhookRetries]), {
 	description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.',
+	help: 'How failed posts are retried: five times, or with long for three days, then the endpoint is disabled.',
 	default: 'default',
 });
 
