@@ -26,7 +26,7 @@ export function isListener(url: string): boolean {
 
 /** `full` adds fields to the interface's five. */
 export const webhookFormats = ['default', 'full'] as const;
-export type WebhookFormat = (typeof webhookFormats)[number];
+type WebhookFormat = (typeof webhookFormats)[number];
 
 /** `long` repeats unacknowledged deliveries for days. */
 export const webhookRetries = ['default', 'long'] as const;

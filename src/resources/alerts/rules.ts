@@ -53,10 +53,14 @@ const newAlertInput = Type.Object(
 		from: field(Type.Optional(Type.String({maxLength: 254})), {
 			option: 'from <address>',
 			description: 'The sender address of the alert’s email. Default: mailctl at the installation’s host.',
+			help: 'The sender address of the alert’s email.',
+			default: 'mailctl at the installation’s host',
 		}),
 		on: field(Type.Optional(Type.Array(Type.Enum([...alertKindNames]), {minItems: 1})), {
 			option: 'on <kinds>',
 			description: 'The alert types. Default: all.',
+			help: 'The alert types.',
+			default: 'all',
 		}),
 	},
 	{

@@ -89,16 +89,15 @@ export async function findEndpoint(reader: Knex, workspaceId: string, id: string
 	return row && toEndpoint(row);
 }
 
-/** Returns `false` if there is no such endpoint. */
+/** Enables or disables an endpoint. */
 export async function switchEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
 	{disabledAt, failingSince}: Pick<Endpoint, 'disabledAt' | 'failingSince'>,
-): Promise<boolean> {
+): Promise<void> {
 	const change = {disabled_at: disabledAt, disabled_reason: null, failing_since: failingSince};
-	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(change);
-	return changed === 1;
+	await present(trx).where({workspace_id: workspaceId, id}).update(change);
 }
 
 /** Properties that are absent or `undefined` stay as they are. */
@@ -106,15 +105,15 @@ export type EndpointChanges = {
 	readonly [Name in 'url' | 'events' | 'format' | 'retry']?: NonNullable<Endpoint[Name]> | undefined;
 };
 
-/** Returns `false` if there is no such endpoint. */
+/** Changes an endpoint. Absent properties stay as they are. */
 export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
 	{events, ...changes}: EndpointChanges,
-): Promise<boolean> {
+): Promise<void> {
 	const values = {id, ...changes, events: events && JSON.stringify(events)};
-	return (await present(trx).where({workspace_id: workspaceId, id}).update(values)) === 1;
+	await present(trx).where({workspace_id: workspaceId, id}).update(values);
 }
 
 /** Disables an endpoint; returns its workspace and URL, or `undefined` if it was disabled before. */
@@ -444,7 +443,7 @@ export async function replayDelivery(
 	return await (ids.length === 0 ? undefined : findDelivery(trx, workspaceId, id));
 }
 
-export type ReplayFilter = {
+type ReplayFilter = {
 	readonly workspaceId: string;
 	readonly endpointId: string;
 	/** The half-open range of the events' times, in milliseconds. */
