@@ -228,7 +228,8 @@ test('responds to headers that are too long with 431 and a JSON error', async t 
 });
 
 if (engines.includes('postgres')) {
-	test('responds with 503 and Retry-After on every route while the store is unreachable', async t => {
+	// Serial: beside the other tests of this file, the connection to PostgreSQL may wait for the event loop for seconds.
+	test.serial('responds with 503 and Retry-After on every route while the store is unreachable', async t => {
 		const location = await migratedLocation(t, 'postgres');
 		const url = new URL('url' in location ? location.url : '');
 		const proxy = await startTcpProxy(t, {host: url.hostname, port: Number(url.port)});
