@@ -65,7 +65,7 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 export function apiRoute<Body extends TSchema, Query extends TObject>({
 	endpoint,
 	scope,
-	id: kind,
+	id: idPrefix,
 	params,
 	missing = 'not_found',
 	query,
@@ -77,8 +77,8 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	...description
 }: RouteOptions<Body, Query>): Route {
 	const [method, url] = endpoint.split(' ') as [Method, string];
-	const errors = [...(kind ? [missing] : []), ...(description.errors ?? [])];
-	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
+	const errors = [...(idPrefix ? [missing] : []), ...(description.errors ?? [])];
+	const isValidId = (text: string) => (idPrefix === 'tpl' ? isTemplateId(text) : !idPrefix || isId(idPrefix, text));
 	const options = {
 		method,
 		url,
@@ -86,7 +86,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 			...describe({...description, errors}),
 			querystring: query ?? noQuery,
 			...(params && {params}),
-			...(kind && {params: idParams(kind)}),
+			...(idPrefix && {params: idParams(idPrefix)}),
 			...(body && {body}),
 		},
 		...(isBodyOptional && {validatorCompiler: optionalBody}),
@@ -101,7 +101,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 				if (isBodyOptional) {
 					checkBody(request);
 				}
-				if (!isOfKind(id)) {
+				if (!isValidId(id)) {
 					throw apiError(missing);
 				}
 				const caller = requireCaller(request);
@@ -122,14 +122,14 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 	};
 }
 
-type FaceOptions<Input, Result, Extra> = Omit<
+type OperationRouteOptions<Input, Result, Extra> = Omit<
 	RouteOptions<TSchema, TObject>,
 	'scope' | 'query' | 'body' | 'operations' | 'handle'
 > & {
 	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
 	/** Throws `Refused` if this installation cannot do what is requested, or the caller may not request it. */
-	readonly check?: (given: unknown, parts: ApiParts, caller: Caller) => void;
+	readonly check?: (input: unknown, parts: ApiParts, caller: Caller) => void;
 	/** Returns what the operation needs besides its input, before its transaction begins. */
 	readonly prepare?: (input: Input, parts: ApiParts, workspaceId: string) => Promise<Extra>;
 	/** Whether to respond with `otherAnswer`. */
@@ -139,7 +139,7 @@ type FaceOptions<Input, Result, Extra> = Omit<
 /** Declares the route of an operation. Its input is the body, plus what the path has: `id`, or its `params`. */
 export function operationRoute<Input extends TSchema, Result, Extra>(
 	operation: Operation<Input, Result, string, Extra>,
-	{view, isOther, check, prepare, ...options}: FaceOptions<InputOf<Input>, Result, Extra>,
+	{view, isOther, check, prepare, ...options}: OperationRouteOptions<InputOf<Input>, Result, Extra>,
 ): Route {
 	const {name, scope, input} = operation;
 	if (scope === undefined) {
@@ -151,12 +151,12 @@ export function operationRoute<Input extends TSchema, Result, Extra>(
 		operations: [operation],
 		...(!options.endpoint.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
 		async handle(call, parts) {
-			const inPath = options.params ? (call.request.params as object) : options.id && {id: call.id};
-			const args = {...(call.body as object), ...inPath} as InputOf<Input>;
+			const pathArgs = options.params ? (call.request.params as object) : options.id && {id: call.id};
+			const args = {...(call.body as object), ...pathArgs} as InputOf<Input>;
 			check?.(args, parts, call.caller);
 			const extra = await prepare?.(args, parts, call.caller.workspaceId);
-			const complete = {...args, ...extra} as InputOf<Input> & Extra;
-			const result = await perform(operation, toContext(call, parts), complete);
+			const allArgs = {...args, ...extra} as InputOf<Input> & Extra;
+			const result = await perform(operation, toContext(call, parts), allArgs);
 			if (options.otherAnswer && isOther?.(result)) {
 				call.reply.code(options.otherAnswer[0]);
 			}
@@ -180,11 +180,11 @@ function withoutId(input: TSchema): TSchema {
 		required = [],
 		...rest
 	} = input as TObject;
-	const others = required.filter(name => name !== 'id');
+	const otherRequired = required.filter(name => name !== 'id');
 	if (Object.keys(properties).length === 0) {
 		return emptyBody;
 	}
-	return {...rest, ...(others.length > 0 && {required: others}), properties};
+	return {...rest, ...(otherRequired.length > 0 && {required: otherRequired}), properties};
 }
 
 /** A request for a page of a list. */
@@ -221,7 +221,7 @@ export function prefersCsv({headers: {accept = ''}}: FastifyRequest): boolean {
 	const qualities = new Map(
 		ranges.map(range => {
 			const [type = '', ...parameters] = range.split(';').map(part => part.trim());
-			const quality = parameters.find(one => one.startsWith('q='))?.slice(2) ?? 1;
+			const quality = parameters.find(parameter => parameter.startsWith('q='))?.slice(2) ?? 1;
 			return [type, Number(quality) || 0];
 		}),
 	);
@@ -241,7 +241,7 @@ export async function sendCsv(reply: FastifyReply, name: string, text: AsyncGene
 export function listRoute<Query extends TObject, Row extends {readonly id: string}>({
 	path,
 	scope,
-	id: kind,
+	id: idPrefix,
 	name,
 	defaultLimit,
 	meaning,
@@ -263,7 +263,7 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				schema: {
 					...describe({...description, ...(csv && {csv}), answer: [200, meaning, pageSchema(item)]}),
 					querystring: query ?? pageQuery,
-					...(kind && {params: idParams(kind)}),
+					...(idPrefix && {params: idParams(idPrefix)}),
 				},
 			},
 			async (request, reply) => {
@@ -271,16 +271,16 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				const {workspaceId} = caller;
 				const {id = ''} = request.params;
 				const call = {caller, workspaceId, id, query: request.query as Static<Query>};
-				const {filters = {}, ...found} = find(call, parts);
-				const cursor = {workspaceId, route: name, filters};
-				const list = {query: request.query, defaultLimit, cursors, scope: cursor};
+				const {filters = {}, ...source} = find(call, parts);
+				const cursorScope = {workspaceId, route: name, filters};
+				const list = {query: request.query, defaultLimit, cursors, scope: cursorScope};
 				if (csv && prefersCsv(request)) {
 					const {limit} = request.query;
 					const part = {after: readCursor(list), ...(limit !== undefined && {max: Number(limit)})};
-					const rows = readPages('scan' in found ? found.scan : toScan(found.read), part);
+					const rows = readPages('scan' in source ? source.scan : toScan(source.read), part);
 					return await sendCsv(reply, name, streamCsv(csv, rows, toView));
 				}
-				const page = await ('scan' in found ? scanPage({...list, ...found}) : readPage({...list, ...found}));
+				const page = await ('scan' in source ? scanPage({...list, ...source}) : readPage({...list, ...source}));
 				return {data: page.rows.map(toView), next_cursor: page.nextCursor};
 			},
 		);

@@ -44,18 +44,18 @@ type AuthOptions = {
  */
 export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
-	const usedIn = new WeakMap<KeyRow, number>();
+	const lastUsedMinutes = new WeakMap<KeyRow, number>();
 	const refuse = createRefuse(countFailure);
 
-	function noteUse(key: KeyRow): void {
+	function recordUse(key: KeyRow): void {
 		const minute = Math.floor(clock.now() / 60_000);
-		if (onUse && usedIn.get(key) !== minute) {
-			usedIn.set(key, minute);
+		if (onUse && lastUsedMinutes.get(key) !== minute) {
+			lastUsedMinutes.set(key, minute);
 			onUse(key.id, storeTime(minute * 60_000));
 		}
 	}
 
-	function keyOf(key: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
+	function lookUp(key: string | undefined): KeyRow | undefined | Promise<KeyRow | undefined> {
 		if (key === undefined || apiKeyMode(key) === null) {
 			return undefined;
 		}
@@ -63,58 +63,55 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 		return keys.get(hash, () => findKey(hash));
 	}
 
-	function isValid(key: KeyRow | undefined): key is KeyRow {
-		return (
-			key !== undefined &&
-			key.revoked_at === null &&
-			(key.expires_at === null || key.expires_at > storeTime(clock.now()))
-		);
-	}
-
 	return {
 		needs(scope, bucket = 'send') {
 			const hook: Hook = (request, reply, done) => {
-				const judge = (key: KeyRow | undefined) => {
-					if (!isValid(key)) {
+				const authorize = (key: KeyRow | undefined) => {
+					if (!isValid(key, clock)) {
 						refuse(request, reply, done);
 						return;
 					}
-					noteUse(key);
-					const caller = callerFrom(key);
+					recordUse(key);
+					const caller = toCaller(key);
 					request.caller = caller;
 					showAllowance(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
-				const key = keyOf(parseBearer(request));
+				const key = lookUp(parseBearer(request));
 				if (key instanceof Promise) {
-					key.then(judge, done);
+					key.then(authorize, done);
 				} else {
-					judge(key);
+					authorize(key);
 				}
 			};
 			return Object.assign(hook, {scope});
 		},
 		async isAuthorized(request, scope) {
-			const key = await keyOf(parseBearer(request));
-			return isValid(key) && key.scopes.includes(scope);
+			const key = await lookUp(parseBearer(request));
+			return isValid(key, clock) && key.scopes.includes(scope);
 		},
 		async identify(key) {
-			const row = await keyOf(key);
-			if (!isValid(row)) {
+			const row = await lookUp(key);
+			if (!isValid(row, clock)) {
 				return null;
 			}
-			noteUse(row);
-			return callerFrom(row);
+			recordUse(row);
+			return toCaller(row);
 		},
 		clear: keys.clear,
 	};
+}
+
+/** Whether the key exists and is neither revoked nor expired. */
+function isValid(key: KeyRow | undefined, clock: Clock): key is KeyRow {
+	return key?.revoked_at === null && (key.expires_at === null || key.expires_at > storeTime(clock.now()));
 }
 
 function parseBearer({headers}: FastifyRequest): string | undefined {
 	return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-function callerFrom({max_attachments: max = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
+function toCaller({max_attachments: max = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
 	const {id, workspace_id: workspaceId, mode, scopes, rate_limit: rateLimit} = key;
 	const attachments = toLimits({max_attachments: max, max_attachment_bytes: bytes});
 	return {keyId: id, workspaceId, mode, scopes, rateLimit, ...(attachments && {attachments})};
@@ -142,8 +139,8 @@ function toOrigin({ip, socket}: FastifyRequest): string {
 export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
 /**
- * Responds with 401, or with 429 after too many failures of the client. A request without the header is no attempt to
- * guess a key. It is not counted, so that a client that forgot its key learns what is missing.
+ * Responds with 401, or with 429 after too many failures of the client. A request without the header is not counted: it
+ * is not an attempt to guess a key, and a client that forgot its key should learn what is missing.
  */
 export function createRefuse(countFailure: FailureLimit): Refuse {
 	return ({headers, ip}, reply, done) => {

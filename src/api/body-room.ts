@@ -36,7 +36,7 @@ type Slot = Waiter & {
 export class BodyRoom {
 	readonly #options: CapacityOptions;
 	/** In order of arrival. */
-	readonly #places = new Set<Slot>();
+	readonly #slots = new Set<Slot>();
 
 	constructor(options: CapacityOptions) {
 		this.#options = options;
@@ -45,71 +45,71 @@ export class BodyRoom {
 	/** Reserves memory for a body. Returns `null` if too many bodies are already waiting. */
 	enter(owner: string, waiter: Waiter): Reservation | null {
 		const {waiting} = this.#options;
-		const all = [...this.#places].filter(({isWaiting}) => isWaiting);
-		const own = all.filter(place => place.owner === owner);
-		if (all.length >= waiting || own.length >= waiting / 2) {
+		const waitingSlots = [...this.#slots].filter(({isWaiting}) => isWaiting);
+		const ownWaiting = waitingSlots.filter(slot => slot.owner === owner);
+		if (waitingSlots.length >= waiting || ownWaiting.length >= waiting / 2) {
 			return null;
 		}
-		const place: Slot = {...waiter, owner, bytes: 0, isWaiting: false, isLate: false, timer: null};
-		this.#places.add(place);
+		const slot: Slot = {...waiter, owner, bytes: 0, isWaiting: false, isLate: false, timer: null};
+		this.#slots.add(slot);
 		return {
-			grow: bytes => this.#grow(place, bytes),
-			bytes: () => place.bytes,
-			leave: () => this.#leave(place),
+			grow: bytes => this.#grow(slot, bytes),
+			bytes: () => slot.bytes,
+			leave: () => this.#leave(slot),
 		};
 	}
 
-	#grow(place: Slot, bytes: number): boolean {
-		place.bytes += bytes;
-		if (this.#hasRoom(place)) {
+	#grow(slot: Slot, bytes: number): boolean {
+		slot.bytes += bytes;
+		if (this.#hasRoom(slot)) {
 			return true;
 		}
-		if (place.isLate) {
-			place.giveUp();
+		if (slot.isLate) {
+			slot.giveUp();
 			return true;
 		}
-		place.isWaiting = true;
-		place.timer ??= setTimeout(expire, this.#options.waitMs, place);
+		slot.isWaiting = true;
+		slot.timer ??= setTimeout(expire, this.#options.waitMs, slot);
 		return false;
 	}
 
-	#leave(place: Slot): void {
-		if (this.#places.delete(place)) {
-			clearTimeout(place.timer ?? undefined);
+	#leave(slot: Slot): void {
+		if (this.#slots.delete(slot)) {
+			clearTimeout(slot.timer ?? undefined);
 			this.#wake();
 		}
 	}
 
 	#wake(): void {
-		for (const place of this.#places) {
-			if (place.isWaiting && this.#hasRoom(place)) {
-				place.isWaiting = false;
-				place.go();
+		for (const slot of this.#slots) {
+			if (slot.isWaiting && this.#hasRoom(slot)) {
+				slot.isWaiting = false;
+				slot.go();
 			}
 		}
 	}
 
-	#hasRoom(place: Slot): boolean {
+	#hasRoom(slot: Slot): boolean {
 		const {bytes} = this.#options;
-		const [first] = this.#places;
+		const [oldest] = this.#slots;
 		return (
-			place === first ||
-			(this.#sum(() => true) <= bytes && this.#sum(({owner}) => owner === place.owner) <= bytes / 2)
+			slot === oldest ||
+			(this.#sum(() => true) <= bytes && this.#sum(({owner}) => owner === slot.owner) <= bytes / 2)
 		);
 	}
 
-	#sum(isCounted: (place: Slot) => boolean): number {
+	#sum(isCounted: (slot: Slot) => boolean): number {
 		let bytes = 0;
-		for (const place of this.#places) {
-			bytes += isCounted(place) ? place.bytes : 0;
+		for (const slot of this.#slots) {
+			bytes += isCounted(slot) ? slot.bytes : 0;
 		}
 		return bytes;
 	}
 }
 
-function expire(place: Slot): void {
-	place.isLate = true;
-	if (place.isWaiting) {
-		place.giveUp();
+function expire(slot: Slot): void {
+	slot.isLate = true;
+	if (slot.isWaiting) {
+		slot.giveUp();
 	}
 }

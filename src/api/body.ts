@@ -1,6 +1,6 @@
 const blockSize = 64 * 1024;
 /** Shorter pieces are joined, because a client may send one byte at a time. */
-const shortPiece = 4 * 1024;
+const minPieceLength = 4 * 1024;
 const empty = Buffer.alloc(0);
 
 /** The bytes of a request as they arrive. */
@@ -47,7 +47,7 @@ export function createBody() {
 
 	return {
 		add(piece: Buffer): void {
-			if (piece.length < shortPiece && length > 0) {
+			if (piece.length < minPieceLength && length > 0) {
 				addShort(piece);
 				return;
 			}

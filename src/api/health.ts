@@ -7,7 +7,7 @@ import type {Refuse} from './auth.ts';
 import {describe} from './describe.ts';
 
 type HealthRoutesOptions = {
-	/** Returns `null` if the daemon accepts mail, or why not: it is starting or draining, or the store fails. */
+	/** Returns why the daemon does not accept mail (starting, draining, or a failing store), or `null` if it does. */
 	readonly notReady: () => Promise<string | null>;
 };
 
@@ -25,9 +25,7 @@ export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 		api.get(
 			'/healthz',
 			{schema: describe({...alive, answer: [200, 'The process is alive.', statusView]})},
-			async () => ({
-				status: 'ok',
-			}),
+			async () => ({status: 'ok'}),
 		);
 
 		api.get('/readyz', {schema: describe({...ready, answer: [200, 'Mail is accepted.', statusView]})}, async () => {

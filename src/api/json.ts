@@ -47,7 +47,7 @@ type ScanResult = {
 	readonly list: List | null;
 };
 
-const deepest = 32;
+const maxDepth = 32;
 // The root object has depth 1, and the list within it depth 2.
 const itemDepth = 2;
 const nameDepth = 1;
@@ -66,7 +66,7 @@ const nine = 0x39;
 const upperE = 0x45;
 const lowerE = 0x65;
 /** Every integer of this many digits survives the conversion to a double and back. */
-const plainDigits = 15;
+const maxExactDigits = 15;
 
 /**
  * Scans a JSON body (RFC 8259) while it arrives, before it is parsed, because parsing costs memory and time for each
@@ -168,31 +168,29 @@ export class JsonScan {
 		this.#cap = Math.min(this.#max, valuesBefore + this.#maxInPart);
 	}
 
-	#endItem(of: List, {max, bytes}: ItemLimits, end: number): void {
+	#endItem(list: List, {max, bytes}: ItemLimits, end: number): void {
 		this.#valuesOfItems += this.#values - this.#item.values;
-		const isRead = of.length < max && end - this.#item.start <= bytes;
-		if (of.length < max) {
-			of.items.push(isRead ? [this.#item.start, end] : null);
+		const isRead = list.length < max && end - this.#item.start <= bytes;
+		if (list.length < max) {
+			list.items.push(isRead ? [this.#item.start, end] : null);
 		}
-		of.length++;
-		of.unreadNames += isRead ? 0 : this.#names - this.#item.names;
+		list.length++;
+		list.unreadNames += isRead ? 0 : this.#names - this.#item.names;
 	}
 
 	#tooMany(): ScanProblem {
-		const refuse = (field: string, allowed: number) => ({
+		const toProblem = (field: string, allowed: number) => ({
 			violation: {field, message: `must have at most ${allowed} names and list elements`},
 		});
 		const list = this.#itemLimits?.list;
 		if (this.#values > this.#max) {
-			return refuse(list ?? 'body', this.#max);
+			return toProblem(list ?? 'body', this.#max);
 		}
-		return refuse(
-			list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body',
-			this.#maxInPart,
-		);
+		const field = list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body';
+		return toProblem(field, this.#maxInPart);
 	}
 
-	#open(bracket: number, at: number): ScanProblem | null {
+	#open(bracket: number, position: number): ScanProblem | null {
 		this.#depth++;
 		this.#isJustOpened = true;
 		if (this.#depth === nameDepth) {
@@ -206,18 +204,18 @@ export class JsonScan {
 		) {
 			this.#isInList = true;
 			const [nameStart, nameEnd] = [this.#nameStart, this.#nameEnd];
-			this.#list = {nameStart, nameEnd, start: at + 1, end: 0, length: 0, items: [], unreadNames: 0};
+			this.#list = {nameStart, nameEnd, start: position + 1, end: 0, length: 0, items: [], unreadNames: 0};
 			// The first item also counts as an element, which is added when its first byte is seen.
-			this.#beginItem(at + 1, this.#values + 1);
+			this.#beginItem(position + 1, this.#values + 1);
 		}
-		return this.#depth > deepest ? {message: `The body is nested more than ${deepest} levels deep.`} : null;
+		return this.#depth > maxDepth ? {message: `The body is nested more than ${maxDepth} levels deep.`} : null;
 	}
 
-	#close(at: number): void {
+	#close(position: number): void {
 		if (this.#itemLimits && this.#list && this.#isInList && this.#depth === itemDepth) {
 			if (!this.#isJustOpened) {
-				this.#endItem(this.#list, this.#itemLimits, at);
-				this.#list.end = at;
+				this.#endItem(this.#list, this.#itemLimits, position);
+				this.#list.end = position;
 			}
 			this.#cap = Math.min(this.#max, this.#valuesOfItems + this.#list.length + this.#maxInPart);
 			this.#list = this.#isJustOpened ? null : this.#list;
@@ -227,10 +225,10 @@ export class JsonScan {
 		this.#isJustOpened = false;
 	}
 
-	#separate(at: number): void {
+	#separate(position: number): void {
 		if (this.#itemLimits && this.#list && this.#isInList && this.#depth === itemDepth) {
-			this.#endItem(this.#list, this.#itemLimits, at);
-			this.#beginItem(at + 1, this.#values + 1);
+			this.#endItem(this.#list, this.#itemLimits, position);
+			this.#beginItem(position + 1, this.#values + 1);
 		}
 		this.#values++;
 	}
@@ -238,7 +236,7 @@ export class JsonScan {
 	#readNumber(byte: number): void {
 		if (byte >= zero && byte <= nine) {
 			this.#digits++;
-			this.#hasOddNumbers ||= this.#digits > plainDigits;
+			this.#hasOddNumbers ||= this.#digits > maxExactDigits;
 		} else {
 			// `-`, `+` and the point are below 0. Without digits before it, an `e` belongs to `true` or `false`.
 			this.#hasOddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && this.#digits > 0);
@@ -264,12 +262,12 @@ export class JsonScan {
 }
 
 /** Whether an odd number of backslashes precedes the position. */
-function isEscaped(text: string, start: number, at: number): boolean {
-	let before = at - 1;
+function isEscaped(text: string, start: number, position: number): boolean {
+	let before = position - 1;
 	while (before >= start && text.charCodeAt(before) === backslash) {
 		before--;
 	}
-	return (at - before) % 2 === 0;
+	return (position - before) % 2 === 0;
 }
 
 export type ParsedJson = {readonly ok: true; readonly value: unknown} | Problem;
@@ -281,24 +279,24 @@ type Problem = {readonly ok: false; readonly problem: string};
 export const oversized = Symbol('oversized');
 
 /** The field whose numbers retain their digits. Numbers in other fields are used for arithmetic. */
-const variables = 'data';
+const variablesField = 'data';
 // Includes escapes.
 const maxNameLength = 100;
 /** RFC 8259 §8.1 allows parsers to ignore a byte order mark before a document. Within it, it is a character. */
-const ofDocument = new TextDecoder('utf-8', {fatal: true});
-const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
+const documentDecoder = new TextDecoder('utf-8', {fatal: true});
+const partDecoder = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
 
 /**
  * Parses a JSON document (RFC 8259) strictly: valid UTF-8, no duplicate names in an object, and no `__proto__` or
- * `constructor.prototype`. The fault is a sentence for the user. A scan must have accepted the bytes: it counts the
+ * `constructor.prototype`. The problem is a sentence for the user. A scan must have accepted the bytes: it counts the
  * names and limits the depth.
  */
 export function parseJson(
 	bytes: Uint8Array,
 	{names, hasOddNumbers}: Pick<ScanResult, 'names' | 'hasOddNumbers'>,
 ): ParsedJson {
-	const text = decode(bytes, ofDocument);
-	return text === null ? notUtf8 : once(parsePart(text, hasOddNumbers), names);
+	const text = decode(bytes, documentDecoder);
+	return text === null ? notUtf8 : rejectDuplicates(parsePart(text, hasOddNumbers), names);
 }
 
 /**
@@ -310,25 +308,25 @@ export async function parseLargeJson(
 	{names, list, hasOddNumbers}: ScanResult,
 	listName: string | null,
 ): Promise<ParsedJson> {
-	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
-	const around = await readPart(
-		() =>
-			spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all(),
-		{decoder: ofDocument, hasOddNumbers},
-	);
-	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;
-	if (!around.ok || !spans || !Array.isArray(root?.[listName as string])) {
-		return once(around, names);
+	const itemList = list && listName !== null && readListName(body, list) === listName ? list : null;
+	const outerBytes = () =>
+		itemList
+			? Buffer.concat([body.between(0, itemList.start), body.between(itemList.end, body.length())])
+			: body.all();
+	const outer = await readPart(outerBytes, {decoder: documentDecoder, hasOddNumbers});
+	const root = outer.ok ? (outer.value as Record<string, unknown> | null) : null;
+	if (!outer.ok || !itemList || !Array.isArray(root?.[listName as string])) {
+		return rejectDuplicates(outer, names);
 	}
 
 	const items: unknown[] = [];
-	let nameCount = around.names;
-	for (const span of spans.items) {
+	let nameCount = outer.names;
+	for (const span of itemList.items) {
 		if (span === null) {
 			items.push(oversized);
 			continue;
 		}
-		const item = await readPart(() => body.between(...span), {decoder: ofPart, hasOddNumbers});
+		const item = await readPart(() => body.between(...span), {decoder: partDecoder, hasOddNumbers});
 		body.drop(span[1]);
 		if (!item.ok) {
 			return item;
@@ -336,10 +334,10 @@ export async function parseLargeJson(
 		nameCount += item.names;
 		items.push(item.value);
 	}
-	const unread = new Array(spans.length - items.length).fill(null);
-	return once(
-		{ok: true, value: {...root, [listName as string]: items.concat(unread)}, names: nameCount},
-		names - spans.unreadNames,
+	const unreadItems = new Array(itemList.length - items.length).fill(null);
+	return rejectDuplicates(
+		{ok: true, value: {...root, [listName as string]: items.concat(unreadItems)}, names: nameCount},
+		names - itemList.unreadNames,
 	);
 }
 
@@ -352,8 +350,8 @@ async function readPart(
 	return text === null ? notUtf8 : await inSlice(() => parsePart(text, hasOddNumbers));
 }
 
-function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<ScanResult['list']>): unknown {
-	const text = nameEnd - nameStart <= maxNameLength ? decode(body.between(nameStart, nameEnd), ofPart) : null;
+function readListName(body: Body, {nameStart, nameEnd}: NonNullable<ScanResult['list']>): unknown {
+	const text = nameEnd - nameStart <= maxNameLength ? decode(body.between(nameStart, nameEnd), partDecoder) : null;
 	const part = text === null ? notUtf8 : parsePart(text, false);
 	return part.ok ? part.value : null;
 }
@@ -369,18 +367,18 @@ function decode(bytes: Uint8Array, decoder: TextDecoder): string | null {
 function parsePart(text: string, hasOddNumbers: boolean): Part {
 	let value: unknown;
 	try {
-		value = hasOddNumbers ? parseExact(text, variables) : JSON.parse(text);
+		value = hasOddNumbers ? parseExact(text, variablesField) : JSON.parse(text);
 	} catch {
 		return problem('The body is not valid JSON.');
 	}
-	const names = countKept(value);
+	const names = countNames(value);
 	return names === null
 		? problem('The body has a name that is not allowed: __proto__ or constructor.prototype.')
 		: {ok: true, value, names};
 }
 
 // JSON.parse retains only the last of several equal names, so the object then has fewer names than the text.
-function once(part: Part, names: number): ParsedJson {
+function rejectDuplicates(part: Part, names: number): ParsedJson {
 	if (!part.ok) {
 		return part;
 	}
@@ -390,7 +388,7 @@ function once(part: Part, names: number): ParsedJson {
 }
 
 // Returns the number of names of all objects in the value, or `null` if a name could pollute a prototype.
-function countKept(value: unknown): number | null {
+function countNames(value: unknown): number | null {
 	if (typeof value !== 'object' || value === null) {
 		return 0;
 	}
@@ -398,11 +396,11 @@ function countKept(value: unknown): number | null {
 	let count = 0;
 	if (Array.isArray(value)) {
 		for (const item of value) {
-			const inside = countKept(item);
-			if (inside === null) {
+			const innerCount = countNames(item);
+			if (innerCount === null) {
 				return null;
 			}
-			count += inside;
+			count += innerCount;
 		}
 		return count;
 	}
@@ -410,11 +408,12 @@ function countKept(value: unknown): number | null {
 	// Object.entries takes twice as long, and objects from JSON.parse have no inherited names.
 	for (const name in value) {
 		const item = (value as Record<string, unknown>)[name];
-		const inside = name === '__proto__' || (name === 'constructor' && hasPrototype(item)) ? null : countKept(item);
-		if (inside === null) {
+		const innerCount =
+			name === '__proto__' || (name === 'constructor' && hasPrototype(item)) ? null : countNames(item);
+		if (innerCount === null) {
 			return null;
 		}
-		count += inside + 1;
+		count += innerCount + 1;
 	}
 	return count;
 }

@@ -18,8 +18,8 @@ declare module 'fastify' {
 	}
 }
 
-/** Larger responses (in octets) take a seat, and so do all streams except files. */
-const large = 256 * 1024;
+/** Longer responses (in octets) take a seat, and so do all streams except files. */
+const minLargeLength = 256 * 1024;
 const defaultLimits = {seats: 4, waiting: 256, waitMs: 20_000};
 const retryMs = 2000;
 
@@ -38,14 +38,14 @@ export class AnswerSeats {
 	/** Takes a seat and returns the function that releases it, or `undefined` if the owner has none left. */
 	take(owner: string): (() => void) | undefined {
 		const leave = this.#seats.take(owner);
-		return (
-			leave &&
-			(() => {
-				leave();
-				const [next] = this.#queues.get(owner) ?? [];
-				next?.();
-			})
-		);
+		if (leave === undefined) {
+			return undefined;
+		}
+		return () => {
+			leave();
+			const [next] = this.#queues.get(owner) ?? [];
+			next?.();
+		};
 	}
 
 	/**
@@ -54,9 +54,9 @@ export class AnswerSeats {
 	 */
 	async wait(owner: string, signal: AbortSignal): Promise<(() => void) | undefined> {
 		const queue = this.#queues.get(owner) ?? new Set();
-		const free = this.take(owner);
-		if (free || queue.size >= this.#limits.waiting) {
-			return free;
+		const seat = this.take(owner);
+		if (seat || queue.size >= this.#limits.waiting) {
+			return seat;
 		}
 		this.#queues.set(owner, queue);
 		return await new Promise(resolve => {
@@ -87,14 +87,14 @@ const ownerOf = ({caller, ip}: FastifyRequest): string => caller?.workspaceId ??
 
 function tooMany(): ApiError {
 	const message =
-		'Too many large responses are in progress for this workspace. Read them to the end, then try again.';
+		'Too many minLargeLength responses are in progress for this workspace. Read them to the end, then try again.';
 	return apiError('rate_limited', {message, headers: retryAfter(retryMs)});
 }
 
 /**
  * Hooks that limit how many large responses an owner has in progress, from before they are read until the client has
- * received them, because a response stays in memory until then. The owner is the workspace, or the client's network
- * without a key.
+ * received them, because a response stays in memory until then. The owner is the workspace or, without a key, the
+ * client's network.
  */
 export function createAnswerBounds(seats = new AnswerSeats()) {
 	return {
@@ -116,7 +116,7 @@ export function createAnswerBounds(seats = new AnswerSeats()) {
 
 		/** An `onSend` hook. */
 		send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void {
-			const isLarge = isLargeAnswer(reply, payload);
+			const isLarge = isLargeResponse(reply, payload);
 			const leave = request.leaveSeat ?? (isLarge ? seats.take(ownerOf(request)) : () => undefined);
 			if (leave === undefined) {
 				const error = tooMany();
@@ -143,11 +143,11 @@ export function createAnswerBounds(seats = new AnswerSeats()) {
  * Event streams last for hours and have their own limit. A file, such as a script of a page, is read only as fast as it
  * is sent.
  */
-function isLargeAnswer(reply: FastifyReply, payload: unknown): boolean {
+function isLargeResponse(reply: FastifyReply, payload: unknown): boolean {
 	if (payload instanceof Readable) {
 		return (
 			!(payload instanceof ReadStream) && !String(reply.getHeader('content-type')).startsWith('text/event-stream')
 		);
 	}
-	return (typeof payload === 'string' || payload instanceof Uint8Array) && payload.length > large;
+	return (typeof payload === 'string' || payload instanceof Uint8Array) && payload.length > minLargeLength;
 }

@@ -52,16 +52,16 @@ export function toResponses(route: RouteKind): Record<string, unknown> {
 	for (const [status, description] of Object.entries(pages ?? {})) {
 		responses[status] = {description, headers, content: {'text/html': {schema: Type.String()}}};
 	}
-	for (const [errorStatus, codes] of byStatus([...route.errors, ...generalErrors(route)])) {
+	for (const [errorStatus, codes] of groupByStatus([...route.errors, ...generalErrors(route)])) {
 		responses[errorStatus] = {
 			description: codes.map(code => `\`${code}\`: ${messageOf(code, route)}`).join('\n\n'),
 			headers: {...headers, ...(retryableStatuses.has(errorStatus) && retryAfter)},
-			content: content(errorEnvelope, toExamples(codes, route)),
+			content: jsonContent(errorEnvelope, toExamples(codes, route)),
 		};
 	}
 	if (route.needsKey) {
 		const description = 'The key is missing, unknown, revoked or expired.';
-		responses[401] = {description, headers: requestId, content: content(unauthorized)};
+		responses[401] = {description, headers: requestId, content: jsonContent(unauthorized)};
 	}
 	return responses;
 }
@@ -81,7 +81,7 @@ function generalErrors({needsKey, hasBody, hasQuery, pages}: RouteKind): ApiErro
 	];
 }
 
-function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
+function groupByStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
 	const groups = new Map<number, ApiErrorCode[]>();
 	for (const code of new Set(codes)) {
 		const {status} = apiErrors[code];
@@ -126,7 +126,7 @@ function toExamples(codes: readonly ApiErrorCode[], route: RouteKind): Record<st
 	);
 }
 
-function content(schema: TSchema, examples?: Record<string, {value: unknown}>): object {
+function jsonContent(schema: TSchema, examples?: Record<string, {value: unknown}>): object {
 	return {'application/json': {schema, ...(examples && {examples})}};
 }
 
@@ -206,7 +206,7 @@ const eventBody = {
 };
 
 // Custom formats and keywords mean nothing to other programs, so they are removed. The descriptions explain them.
-const ownKeywords = new Set(['variables', 'contentEncoding']);
+const customKeywords = new Set(['variables', 'contentEncoding']);
 const knownFormats = new Set(['email', 'uri', 'date-time']);
 const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
 
@@ -221,7 +221,7 @@ export function plainSchema(schema: unknown): unknown {
 	return Object.fromEntries(
 		Object.entries(schema).flatMap(([name, value]) => {
 			// An object is not the keyword, but the schema of a property with the same name.
-			if (ownKeywords.has(name) && typeof value !== 'object') {
+			if (customKeywords.has(name) && typeof value !== 'object') {
 				return [];
 			}
 			if (name === 'format' && typeof value === 'string') {
@@ -233,7 +233,7 @@ export function plainSchema(schema: unknown): unknown {
 	);
 }
 
-const about = `Transactional email: a send refers to a stored template and supplies its variables. The response comes at once;
+const introduction = `Transactional email: a send refers to a stored template and supplies its variables. The response comes at once;
 rendering and delivery follow.
 
 - **Keys**: \`Authorization: Bearer key_live_…\`. A key belongs to one workspace; ids of other workspaces are not found.
@@ -251,7 +251,7 @@ const tags = [
 	{name: 'Suppressions', description: 'Addresses that receive no mail from this workspace.'},
 	{name: 'Topics', description: 'Kinds of mail that recipients can opt out of.'},
 	{name: 'Webhooks', description: 'Signed events, posted to your endpoints.'},
-	{name: 'Contacts', description: 'What is known about recipients, and its erasure.'},
+	{name: 'Contacts', description: 'Data stored about recipients, and its erasure.'},
 	{name: 'Templates', description: 'Sources of messages, in immutable versions.'},
 	{name: 'Domains', description: 'Domains of senders, with their DNS records and signing keys.'},
 	{name: 'Senders', description: 'Addresses that messages may be sent from.'},
@@ -271,7 +271,7 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 		hideUntagged: true,
 		openapi: {
 			openapi: '3.1.0',
-			info: {title: 'mailctl', version, description: about},
+			info: {title: 'mailctl', version, description: introduction},
 			servers: [{url: '/'}],
 			tags,
 			components: {
@@ -320,11 +320,11 @@ function describeRoute(schema: FastifySchema | undefined, route: RouteOptions): 
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {answer, otherAnswer, errors = [], summary = '', description, tags, consumes, ...others} = schema;
-	const {pages: _pages, csv: _csv, media: _media, ...parts} = others;
+	const {answer, otherAnswer, errors = [], summary = '', description, tags, consumes, ...rest} = schema;
+	const {pages: _pages, csv: _csv, media: _media, ...requestSchemas} = rest;
 	const scope = scopeOf(route);
 	return {
-		...(plainSchema(parts) as FastifySchema),
+		...(plainSchema(requestSchemas) as FastifySchema),
 		...(tags && {tags}),
 		...(consumes && {consumes}),
 		summary,
@@ -332,7 +332,7 @@ function describeRoute(schema: FastifySchema | undefined, route: RouteOptions): 
 		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
 		...(scope !== undefined && {security: [{key: []}]}),
 		response: toResponses({
-			...others,
+			...rest,
 			responses: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
 			needsKey: scope !== undefined,

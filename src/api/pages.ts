@@ -27,7 +27,7 @@ export type PagesOptions = {
 
 /**
  * Records the routes to describe. Must be called before any route is added. The description is created when it is first
- * requested: creating it earlier would slow down startup by a tenth, and few daemons are ever asked for it.
+ * requested: creating it earlier would slow down startup by a tenth, and most daemons never get such a request.
  */
 export function describeApi(api: FastifyInstance, version: string): void {
 	const routes: RouteOptions[] = [];

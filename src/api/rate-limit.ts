@@ -35,7 +35,7 @@ type Window = {
 	leased: number;
 	/** The total of all nodes, as far as this node knows. */
 	leasedByAll: number;
-	/** The highest limit of which nothing is left on any node. */
+	/** The highest limit that is fully assigned to nodes. */
 	spentLimit: number;
 	/** The number of sends that requests are waiting for. */
 	requested: number;
@@ -81,8 +81,8 @@ export class KeyRateLimits implements RateLimits {
 		if (window?.end !== end) {
 			return {limit: requests, remaining: requests, reset: end / 1000};
 		}
-		const others = Number.isFinite(window.leased) ? Math.max(0, window.leasedByAll - window.leased) : 0;
-		return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
+		const usedByOthers = Number.isFinite(window.leased) ? Math.max(0, window.leasedByAll - window.leased) : 0;
+		return {limit: requests, remaining: Math.max(0, requests - usedByOthers - window.used), reset: end / 1000};
 	}
 
 	take(caller: Caller, bucket: Bucket, n: number): number | Promise<number> {
@@ -97,35 +97,27 @@ export class KeyRateLimits implements RateLimits {
 			return granted;
 		}
 		const part = {keyId, bucket, end: window.end, limit: limit.requests};
-		return this.#takeShared(window, limit, part, n - granted).then(more => granted + more);
+		return this.#takeShared(window, limit, part, n - granted).then(added => granted + added);
 	}
 
 	#limitOf({rateLimit}: Caller): RateLimit | null {
-		const own = rateLimit === null ? undefined : readRateLimit(rateLimit);
-		return own === undefined ? this.#defaultLimit() : own;
+		const ownLimit = rateLimit === null ? undefined : readRateLimit(rateLimit);
+		return ownLimit === undefined ? this.#defaultLimit() : ownLimit;
 	}
 
 	#windowOf(keyId: string, bucket: Bucket, limit: RateLimit): Window {
 		const now = this.#clock.now();
 		const end = endOfWindow(limit, now);
-		const known = this.#windows[bucket].get(keyId);
-		if (known?.end === end) {
-			return known;
+		const existing = this.#windows[bucket].get(keyId);
+		if (existing?.end === end) {
+			return existing;
 		}
 		if (now >= this.#sweepAt) {
 			this.#sweepAt = now + sweepMs;
 			this.#sweep(now);
 		}
 		const leased = this.#share === null ? Number.POSITIVE_INFINITY : 0;
-		const window = {
-			end,
-			used: 0,
-			leased,
-			leasedByAll: 0,
-			spentLimit: leased,
-			requested: 0,
-			pendingRequest: null,
-		};
+		const window = {end, used: 0, leased, leasedByAll: 0, spentLimit: leased, requested: 0, pendingRequest: null};
 		this.#windows[bucket].set(keyId, window);
 		return window;
 	}
@@ -165,9 +157,9 @@ export class KeyRateLimits implements RateLimits {
 				window.pendingRequest = null;
 			});
 			await window.pendingRequest;
-			const more = takeLeased(window, limit, n - granted);
-			window.requested -= more;
-			granted += more;
+			const added = takeLeased(window, limit, n - granted);
+			window.requested -= added;
+			granted += added;
 		}
 		window.requested -= n - granted;
 		return granted;
@@ -201,18 +193,18 @@ export type FailureLimit = (ip: string, failures?: 0 | 1) => number | null;
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
 	const clients = new LRUCache<string, {since: number; n: number}>(atMost(maxClients));
 	return (ip, failures = 1) => {
-		const max = limit();
-		if (max === null) {
+		const rateLimit = limit();
+		if (rateLimit === null) {
 			return null;
 		}
 		const now = clock.monotonic();
 		const network = clientNetwork(ip);
 		let client = clients.get(network);
-		if (!client || now - client.since >= max.windowMs) {
+		if (!client || now - client.since >= rateLimit.windowMs) {
 			client = {since: now, n: 0};
 			clients.set(network, client);
 		}
 		client.n += failures;
-		return client.n <= max.requests ? null : client.since + max.windowMs - now;
+		return client.n <= rateLimit.requests ? null : client.since + rateLimit.windowMs - now;
 	};
 }

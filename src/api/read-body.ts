@@ -18,7 +18,7 @@ declare module 'fastify' {
 		/** Whether the body is so large that it is processed in slices. */
 		isHeavy: boolean;
 		/** The memory reserved for a large body. */
-		place: Reservation | null;
+		reservation: Reservation | null;
 	}
 }
 
@@ -27,7 +27,7 @@ type Done = (error: Error | null, body?: unknown) => void;
 /** The maximum number of values in a body that is not a list. A send with 256 KiB of data has fewer. */
 export const maxValues = 50_000;
 const defaultLimits: JsonLimits = {values: maxValues};
-const large = 256 * 1024;
+const maxLightLength = 256 * 1024;
 const manyValues = 5000;
 // Each piece of a body takes a few microseconds: six megabytes, sent one byte at a time, would take seconds.
 const maxPieces = 20_000;
@@ -41,13 +41,13 @@ export function createReadBody(room = new BodyRoom({bytes: 32 * 1024 * 1024, wai
 	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
 		const {config} = request.routeOptions;
 		const bodyLimit = (request.caller && config.maxBodyLength?.(request.caller)) ?? request.routeOptions.bodyLimit;
-		const declared = Number(request.headers['content-length'] ?? Number.NaN);
-		if (declared > bodyLimit) {
+		const declaredLength = Number(request.headers['content-length'] ?? Number.NaN);
+		if (declaredLength > bodyLimit) {
 			done(apiError('payload_too_large'));
 			return;
 		}
 		const limits = config.json ?? defaultLimits;
-		new BodyReading({room, request, payload, limits, bodyLimit, declared, done}).start();
+		new BodyReading({room, request, payload, limits, bodyLimit, declaredLength, done}).start();
 	};
 }
 
@@ -57,8 +57,8 @@ type BodyReadingOptions = {
 	readonly payload: IncomingMessage;
 	readonly limits: JsonLimits;
 	readonly bodyLimit: number;
-	/** The declared length; `NaN` if there is none. */
-	readonly declared: number;
+	/** `NaN` if the request declares no length. */
+	readonly declaredLength: number;
 	readonly done: Done;
 };
 
@@ -84,58 +84,59 @@ class BodyReading {
 		const body = this.#body;
 		body.add(chunk);
 		this.#pieces++;
-		const problem =
+		const error =
 			body.length() > this.#options.bodyLimit
 				? apiError('payload_too_large')
-				: (toProblem(this.#scan.feed(chunk)) ?? this.#crumbled());
-		if (problem) {
-			this.#end(problem);
-		} else if (body.length() > large && !this.#growPlace(chunk.length)) {
+				: (toError(this.#scan.feed(chunk)) ?? this.#checkPieces());
+		if (error) {
+			this.#end(error);
+		} else if (body.length() > maxLightLength && !this.#reserve(chunk.length)) {
 			this.#options.payload.pause();
 		}
 	};
 
-	#crumbled(): ApiError | null {
+	#checkPieces(): ApiError | null {
 		return this.#pieces > maxPieces + this.#body.length() / bytesPerPiece
-			? apiError('payload_too_large', {message: 'The body arrives in too many pieces: send larger ones.'})
+			? apiError('payload_too_large', {message: 'The body arrived in too many pieces; send larger ones.'})
 			: null;
 	}
 
-	#growPlace(bytes: number): boolean {
+	#reserve(bytes: number): boolean {
 		const {room, request, payload} = this.#options;
-		if (request.place !== null) {
-			return request.place.grow(bytes);
+		if (request.reservation !== null) {
+			return request.reservation.grow(bytes);
 		}
-		request.place = room.enter(request.caller?.workspaceId ?? '', {
+		request.reservation = room.enter(request.caller?.workspaceId ?? '', {
 			go: () => payload.resume(),
 			giveUp: () => this.#end(unavailable()),
 		});
-		if (request.place === null) {
+		if (request.reservation === null) {
 			this.#end(unavailable());
 			return true;
 		}
-		return request.place.grow(this.#body.length());
+		return request.reservation.grow(this.#body.length());
 	}
 
 	readonly #onEnd = (): void => {
-		const {request, limits, declared, done} = this.#options;
+		const {request, limits, declaredLength, done} = this.#options;
 		const body = this.#body;
-		if (!Number.isNaN(declared) && declared !== body.length()) {
+		if (!Number.isNaN(declaredLength) && declaredLength !== body.length()) {
 			this.#end(apiError('bad_request'));
 			return;
 		}
 		this.#stop();
-		const scanned = this.#scan.result();
-		request.isHeavy = body.length() > large || scanned.values > manyValues;
+		const scan = this.#scan.result();
+		const listLength = scan.list ? scan.list.end - scan.list.start : 0;
+		request.isHeavy = body.length() > maxLightLength || scan.values > manyValues;
 		if (body.length() === 0) {
 			done(null, undefined);
 		} else if (!request.isHeavy) {
-			this.#complete(parseJson(body.all(), scanned));
-		} else if (body.length() - (scanned.list ? scanned.list.end - scanned.list.start : 0) > large && limits.items) {
-			done(toProblem({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
+			this.#complete(parseJson(body.all(), scan));
+		} else if (limits.items && body.length() - listLength > maxLightLength) {
+			done(toError({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
 		} else {
 			// Later steps, such as the checks of a send, run in a slice of their own.
-			parseLargeJson(body, scanned, limits.items?.list ?? null)
+			parseLargeJson(body, scan, limits.items?.list ?? null)
 				.then(parsed => inSlice(() => this.#complete(parsed)))
 				.catch(done);
 		}
@@ -160,16 +161,16 @@ class BodyReading {
 	#end(error: ApiError): void {
 		const {request, payload, done} = this.#options;
 		this.#stop();
-		request.place?.leave();
+		request.reservation?.leave();
 		payload.resume();
 		done(error);
 	}
 
-	// The connection was closed within the body.
+	// The connection was closed before the end of the body.
 	readonly #onError = (): void => this.#end(apiError('bad_request'));
 }
 
-function toProblem(problem: ScanProblem | null): ApiError | null {
+function toError(problem: ScanProblem | null): ApiError | null {
 	if (problem === null) {
 		return null;
 	}

@@ -27,13 +27,13 @@ type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
 /** Validates the body of a send at `now` (milliseconds) and converts it to a `Send`. */
 export const readSend = (body: unknown, caller: Sender, now: number) =>
-	read(caller.attachments ? checkWideSend : checkSend, body, caller, now);
+	validate(caller.attachments ? checkWideSend : checkSend, body, caller, now);
 
 /** Does the same for an item of a batch. */
 export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
-	read(caller.attachments ? checkWideItem : checkItem, item, caller, now);
+	validate(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
-function read(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sender, now: number): ReadSend {
+function validate(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sender, now: number): ReadSend {
 	const violations = [...check(withoutEmptyPreferences(body)), ...fieldProblems(body, caller.attachments, now)].slice(
 		0,
 		maxViolations,
@@ -41,7 +41,7 @@ function read(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sen
 	if (violations.length === 0) {
 		return {ok: true, send: toSend(body as SendBody, caller, now)};
 	}
-	return isOnlyWithoutTemplate(body, violations)
+	return lacksOnlyTemplate(body, violations)
 		? {ok: false, code: 'template_required'}
 		: {ok: false, code: 'validation_failed', violations};
 }
@@ -60,7 +60,7 @@ function withoutEmptyPreferences(body: unknown): unknown {
 	return body;
 }
 
-function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]): boolean {
+function lacksOnlyTemplate(body: unknown, violations: readonly Violation[]): boolean {
 	if (violations.length !== 1 || violations[0]?.field !== 'templateId') {
 		return false;
 	}
@@ -75,16 +75,16 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send 
 		mode,
 		from: checkedAddress(body.from),
 		to,
-		cc: recipients(body.cc ?? [], to),
+		cc: toCc(body.cc ?? [], to),
 		replyTo: body.replyTo === undefined ? null : checkedAddress(body.replyTo),
 		templateId: body.templateId,
-		data: json(body.data, variablesJson),
-		metadata: json(body.metadata),
-		tags: json(body.tags),
+		data: jsonOrNull(body.data, variablesJson),
+		metadata: jsonOrNull(body.metadata),
+		tags: jsonOrNull(body.tags),
 		topicCode: body.unsubscribeGroup ?? null,
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
-		tracking: json(body.tracking),
+		tracking: jsonOrNull(body.tracking),
 		extras: extrasJson(toExtras(body, now)),
 		attachments: (body.attachments ?? []).map(({filename, contentType, content, contentId}) => ({
 			filename,
@@ -102,29 +102,32 @@ function fieldProblems(body: unknown, limits: AttachmentLimits | undefined, now:
 		return [];
 	}
 	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, replyTracking, sendAt} = body;
-	const fields = isObject(headers) ? headerProblems(headers) : [];
+	const problems = isObject(headers) ? headerProblems(headers) : [];
 	if (Array.isArray(attachments)) {
-		fields.push(...contentIdProblems(attachments), ...(limits ? fileProblems(attachments, limits) : []));
+		problems.push(...contentIdProblems(attachments), ...(limits ? fileProblems(attachments, limits) : []));
 	}
 	const isThreaded =
 		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
-		fields.push({field: 'inReplyTo', message: 'must not be combined with the headers In-Reply-To and References'});
+		problems.push({
+			field: 'inReplyTo',
+			message: 'must not be combined with the headers In-Reply-To and References',
+		});
 	}
 	if (typeof replyToName === 'string' && typeof replyTo !== 'string' && replyTracking !== true) {
-		fields.push({field: 'replyToName', message: 'must be used with replyTo or replyTracking'});
+		problems.push({field: 'replyToName', message: 'must be used with replyTo or replyTracking'});
 	}
 	if (replyTracking === true && typeof replyTo === 'string') {
-		fields.push({field: 'replyTracking', message: 'must not be combined with replyTo'});
+		problems.push({field: 'replyTracking', message: 'must not be combined with replyTo'});
 	}
-	const at = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
-	if (at === undefined) {
-		fields.push({field: 'sendAt', message: sendAtRule});
+	const sendTime = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
+	if (sendTime === undefined) {
+		problems.push({field: 'sendAt', message: sendAtRule});
 	}
-	if (typeof expiresAt === 'string' && readExpiresAt(expiresAt, now, at ?? null) === undefined) {
-		fields.push({field: 'expiresAt', message: expiresAtRule});
+	if (typeof expiresAt === 'string' && readExpiresAt(expiresAt, now, sendTime ?? null) === undefined) {
+		problems.push({field: 'expiresAt', message: expiresAtRule});
 	}
-	return fields;
+	return problems;
 }
 
 function headerProblems(headers: Record<string, unknown>): Violation[] {
@@ -165,9 +168,9 @@ function fileProblems(attachments: readonly unknown[], {max, bytes}: AttachmentL
 }
 
 function toExtras(body: SendBody, now: number): Extras {
-	const {headers, sendAt: when, expiresAt: end} = body;
-	const sendAt = (when === undefined ? null : readSendAt(when, now)) ?? null;
-	const expiresAt = end === undefined ? undefined : readExpiresAt(end, now, sendAt);
+	const {headers, sendAt: sendAtText, expiresAt: expiresAtText} = body;
+	const sendAt = (sendAtText === undefined ? null : readSendAt(sendAtText, now)) ?? null;
+	const expiresAt = expiresAtText === undefined ? undefined : readExpiresAt(expiresAtText, now, sendAt);
 	const added = Object.entries(headers ?? {}) as Array<[string, string]>;
 	const fields: Record<string, unknown> = {};
 	for (const name of extraFields) {
@@ -184,7 +187,7 @@ function toExtras(body: SendBody, now: number): Extras {
 	};
 }
 
-function recipients(cc: readonly string[], to: Address): Address[] {
+function toCc(cc: readonly string[], to: Address): Address[] {
 	const byKey = new Map<string, Address>();
 	for (const address of cc.map(checkedAddress)) {
 		if (address.key !== to.key && !byKey.has(address.key)) {
@@ -194,24 +197,24 @@ function recipients(cc: readonly string[], to: Address): Address[] {
 	return [...byKey.values()];
 }
 
-function json(value: object | undefined, text: (value: object) => string = JSON.stringify): string | null {
+function jsonOrNull(value: object | undefined, text: (value: object) => string = JSON.stringify): string | null {
 	return value === undefined || Object.keys(value).length === 0 ? null : text(value);
 }
 
-/** Creates an `onRequest` hook, to run after `auth.needs`: 429 before the body is read if the window is used up. */
+/** Creates an `onRequest` hook, to run after `auth.needs`, that responds with 429 once the window is used up. */
 export function limitSends(limits: RateLimits, clock: Clock) {
 	return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
 		const caller = requireCaller(request);
 		const granted = limits.take(caller, 'send', 1);
-		const go = (n: number) => {
+		const finish = (n: number) => {
 			const allowance = limits.read(caller, 'send');
 			showAllowance(reply, allowance);
 			done(n === 1 ? undefined : rateLimited(allowance, clock.now()));
 		};
 		if (typeof granted === 'number') {
-			go(granted);
+			finish(granted);
 		} else {
-			void granted.then(go);
+			void granted.then(finish);
 		}
 	};
 }

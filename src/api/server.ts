@@ -87,13 +87,13 @@ export function createApi({version, routes, pages, timeouts = defaultTimeouts, .
 	const api = createFastify({...options, timeouts});
 	// Node would respond with 417 and no body. RFC 9110 §10.1.1 lets a server ignore unknown expectations.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
-	endAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
+	closeConnectionsAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
 	addHooks(api, timeouts, options.onAnswered);
-	answerErrors(api, options);
+	handleErrors(api, options);
 	acceptJsonOnly(api);
 	api.setReplySerializer(payload => writeExact(payload));
 	api.setValidatorCompiler(({schema, httpPart}) => createValidator(schema, httpPart));
-	takeRareForTrace(api);
+	treatUnknownMethodsAsTrace(api);
 
 	const paths = collectPaths(api);
 	describeApi(api, version);
@@ -106,7 +106,7 @@ export function createApi({version, routes, pages, timeouts = defaultTimeouts, .
 		}
 	});
 	// Registered last, when all paths are known.
-	api.register(async scope => answerOtherMethods(scope, paths));
+	api.register(async scope => addOtherMethods(scope, paths));
 	return api;
 }
 
@@ -164,7 +164,7 @@ function addHooks(api: Api, timeouts: Timeouts, onAnswered: ApiOptions['onAnswer
 	});
 }
 
-function answerErrors(api: Api, {isUnavailable, report}: Pick<ApiOptions, 'isUnavailable' | 'report'>): void {
+function handleErrors(api: Api, {isUnavailable, report}: Pick<ApiOptions, 'isUnavailable' | 'report'>): void {
 	api.setErrorHandler((error, request, reply) => {
 		const failure = toApiError(error, isUnavailable);
 		if (failure.status >= 500 && !(error instanceof ApiError)) {
@@ -199,15 +199,15 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 // If the connection is closed after the response, a response sent before the end of the body may be lost: the system
 // resets a connection that has unread input, and the client fails while sending. So the rest is read and discarded
 // first. If the client pauses, the response is sent without waiting any longer.
-function createRestReader(quiet: number) {
+function createRestReader(maxPauseMs: number) {
 	return ({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
 		if (reply.raw.shouldKeepAlive || raw.complete) {
 			done(null, payload);
 			return;
 		}
-		const waits = new AbortController();
-		const timer = setTimeout(() => waits.abort(), quiet);
-		finished(raw, {signal: waits.signal}, () => {
+		const controller = new AbortController();
+		const timer = setTimeout(() => controller.abort(), maxPauseMs);
+		finished(raw, {signal: controller.signal}, () => {
 			clearTimeout(timer);
 			// If a hook has responded and the client has left, Fastify resumes the request and would respond again.
 			if (!reply.raw.headersSent) {
@@ -228,12 +228,12 @@ function hasEmptySegment(url: string): boolean {
 function acceptJsonOnly(api: Api): void {
 	const readBody = createReadBody();
 	api.decorateRequest('isHeavy', false);
-	api.decorateRequest('place', null);
-	const letGo = createGarbage();
-	api.addHook('onSend', ({place}, _reply, payload, done) => {
-		if (place) {
-			place.leave();
-			letGo(place.bytes());
+	api.decorateRequest('reservation', null);
+	const countGarbage = createGarbage();
+	api.addHook('onSend', ({reservation}, _reply, payload, done) => {
+		if (reservation) {
+			reservation.leave();
+			countGarbage(reservation.bytes());
 		}
 		done(null, payload);
 	});
@@ -256,8 +256,8 @@ function collectPaths(api: Api): Map<string, Set<string>> {
 		}
 		const methods = paths.get(url) ?? new Set();
 		paths.set(url, methods);
-		for (const one of [method].flat()) {
-			methods.add(one);
+		for (const name of [method].flat()) {
+			methods.add(name);
 		}
 	});
 	return paths;
@@ -267,7 +267,7 @@ function collectPaths(api: Api): Map<string, Set<string>> {
  * Treats methods that Fastify does not know (such as PROPFIND) as TRACE, so that they get the same 405 on every path.
  * Registering each as a method would take a thousand routes and a tenth of the startup time.
  */
-function takeRareForTrace(api: Api): void {
+function treatUnknownMethodsAsTrace(api: Api): void {
 	api.server.prependListener('request', request => {
 		if (!api.supportedMethods.includes(request.method ?? '')) {
 			request.method = 'TRACE';
@@ -277,17 +277,17 @@ function takeRareForTrace(api: Api): void {
 
 // OPTIONS and the methods that a path does not support are registered as routes too. Otherwise `/v1/messages/batch`
 // would match the route with an id.
-function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<string>>): void {
+function addOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<string>>): void {
 	for (const [url, methods] of [...paths]) {
 		const allow = [...methods, 'OPTIONS'].sort().join(', ');
-		const others = api.supportedMethods.filter(method => !methods.has(method) && method !== 'OPTIONS');
+		const unsupported = api.supportedMethods.filter(method => !methods.has(method) && method !== 'OPTIONS');
 		api.route({
 			method: 'OPTIONS',
 			url,
 			handler: (_request, reply) => reply.code(204).header('allow', allow).send(),
 		});
 		api.route({
-			method: others,
+			method: unsupported,
 			url,
 			exposeHeadRoute: false,
 			onRequest: (_request, _reply, done) => done(apiError('method_not_allowed', {headers: {allow}})),
@@ -301,7 +301,7 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
  * are closed at once. It also waits for connections that stay open, so from then on every response closes its own. A
  * connection whose request is still incomplete after `incompleteMs` is closed; complete requests get their response.
  */
-function endAtStop(api: Api, incompleteMs: number): void {
+function closeConnectionsAtStop(api: Api, incompleteMs: number): void {
 	/** The last response on each connection; `null` before the first request. */
 	const connections = new Map<Socket, ServerResponse | null>();
 	let isClosing = false;
@@ -324,9 +324,9 @@ function endAtStop(api: Api, incompleteMs: number): void {
 	});
 	api.addHook('preClose', async () => {
 		isClosing = true;
-		const end = (isEnded: (response: ServerResponse | null) => boolean) => {
+		const end = (shouldEnd: (response: ServerResponse | null) => boolean) => {
 			for (const [socket, response] of connections) {
-				if (isEnded(response)) {
+				if (shouldEnd(response)) {
 					socket.destroy();
 				}
 			}

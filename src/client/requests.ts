@@ -59,7 +59,7 @@ const maxWaitMs = 60_000;
 /** A stream sends heartbeats every 15 s, so three are missing after this time. */
 const silenceMs = 45_000;
 /** Temporary errors of the server or of a proxy in front of it. */
-const passing: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
+const temporaryStatuses: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
 
 /**
  * Makes the requests of the client, whose methods for each route are generated from the OpenAPI document. Failed calls
@@ -83,10 +83,8 @@ export class Requests {
 	): Promise<Answer> {
 		// URL encoding does not change an id such as `..`, which would reach another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
-			throw new MailctlError(`The id in ${path} must not be empty, "." or "..".`, {
-				code: 'not_found',
-				status: 404,
-			});
+			const message = `The id in ${path} must not be empty, "." or "..".`;
+			throw new MailctlError(message, {code: 'not_found', status: 404});
 		}
 		const {baseUrl, apiKey, maxRetries, timeoutMs} = this.#options;
 		const headers = new Headers({authorization: `Bearer ${apiKey}`});
@@ -96,30 +94,30 @@ export class Requests {
 		if (once) {
 			headers.set('idempotency-key', idempotencyKey ?? randomUUID());
 		}
-		const sent = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body);
+		const payload = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body);
 		// A call refused by the rate limit had no effect. Any other call may have succeeded, and is repeated only if
 		// that is harmless.
-		const harmless = method !== 'POST' || once;
+		const isRepeatable = method !== 'POST' || once;
 		for (let retry = 0; ; retry += 1) {
-			const limit = AbortSignal.timeout(timeoutMs);
-			const answered = await fetch(`${baseUrl}${path}${queryText(query)}`, {
+			const timeout = AbortSignal.timeout(timeoutMs);
+			const result = await fetch(`${baseUrl}${path}${queryText(query)}`, {
 				method,
 				headers,
-				body: sent,
+				body: payload,
 				redirect: 'error',
-				signal: signal ? AbortSignal.any([signal, limit]) : limit,
+				signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
 			})
 				.then(response => read<Answer>(response, kind))
-				.catch((error: unknown) => noAnswer(error, `${method} ${baseUrl}${path}`));
-			if (answered.ok) {
-				return answered.answer;
+				.catch((error: unknown) => toFailure(error, `${method} ${baseUrl}${path}`));
+			if (result.ok) {
+				return result.answer;
 			}
 			signal?.throwIfAborted();
-			const {error, retryAfterMs} = answered;
+			const {error, retryAfterMs} = result;
 			const pauseMs = retryAfterMs ?? Math.random() * 500 * 2 ** retry;
-			const isPassing =
-				error.status === 0 ? harmless : passing.has(error.status) && (harmless || error.status === 429);
-			if (!isPassing || retry >= maxRetries || pauseMs > maxWaitMs) {
+			const canRetry =
+				error.status === 429 || (isRepeatable && (error.status === 0 || temporaryStatuses.has(error.status)));
+			if (!canRetry || retry >= maxRetries || pauseMs > maxWaitMs) {
 				throw error;
 			}
 			await wait(pauseMs, undefined, signal ? {signal} : {});
@@ -137,19 +135,19 @@ export class Requests {
 	): AsyncGenerator<Streamed<Item>, never> {
 		const {baseUrl, apiKey, timeoutMs} = this.#options;
 		const url = `${baseUrl}${path}${queryText(query)}`;
-		let last = lastEventId;
+		let lastId = lastEventId;
 		for (let failures = 0; ; failures += 1) {
-			const headers = {authorization: `Bearer ${apiKey}`, ...(last !== undefined && {'last-event-id': last})};
+			const headers = {authorization: `Bearer ${apiKey}`, ...(lastId !== undefined && {'last-event-id': lastId})};
 			const opened = await openStream(url, headers, timeoutMs, signal);
 			if (opened.ok) {
 				for await (const {id, data} of streamMessages(opened.answer, silenceMs)) {
 					failures = 0;
-					last = id ?? last;
+					lastId = id ?? lastId;
 					if (data !== '') {
-						yield {event: JSON.parse(data) as Item, lastEventId: last ?? ''};
+						yield {event: JSON.parse(data) as Item, lastEventId: lastId ?? ''};
 					}
 				}
-			} else if (opened.error.status !== 0 && !passing.has(opened.error.status)) {
+			} else if (opened.error.status !== 0 && !temporaryStatuses.has(opened.error.status)) {
 				throw opened.error;
 			}
 			signal?.throwIfAborted();
@@ -176,7 +174,7 @@ export class Requests {
 	}
 }
 
-type Answered<Answer> =
+type CallResult<Answer> =
 	| {readonly ok: true; readonly answer: Answer}
 	| {readonly ok: false; readonly error: MailctlError; readonly retryAfterMs: number | null};
 
@@ -185,8 +183,8 @@ function queryText(query: Query): string {
 	const parameters = new URLSearchParams();
 	for (const [name, value] of Object.entries(query)) {
 		if (typeof value === 'object' && value !== null) {
-			for (const [key, one] of Object.entries(value)) {
-				parameters.append(`${name}[${key}]`, String(one));
+			for (const [key, item] of Object.entries(value)) {
+				parameters.append(`${name}[${key}]`, String(item));
 			}
 		} else if (value !== undefined && value !== null) {
 			parameters.append(name, String(value));
@@ -201,27 +199,27 @@ async function openStream(
 	headers: Readonly<Record<string, string>>,
 	timeoutMs: number,
 	signal: AbortSignal | undefined,
-): Promise<Answered<ReadableStream<Uint8Array>>> {
-	const limit = new AbortController();
-	const timer = setTimeout(() => limit.abort(), timeoutMs);
+): Promise<CallResult<ReadableStream<Uint8Array>>> {
+	const timeout = new AbortController();
+	const timer = setTimeout(() => timeout.abort(), timeoutMs);
 	try {
-		const ends = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
-		const response = await fetch(url, {headers, redirect: 'error', signal: ends});
+		const aborted = signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal;
+		const response = await fetch(url, {headers, redirect: 'error', signal: aborted});
 		if (!response.ok) {
 			return toRefusal(response, await response.text());
 		}
 		const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
 		return isStream && response.body
 			? {ok: true, answer: response.body}
-			: {ok: false, error: foreign(response, undefined), retryAfterMs: null};
+			: {ok: false, error: toForeignError(response, undefined), retryAfterMs: null};
 	} catch (error) {
-		return noAnswer(error, `GET ${url}`);
+		return toFailure(error, `GET ${url}`);
 	} finally {
 		clearTimeout(timer);
 	}
 }
 
-async function read<Answer>(response: Response, kind: Kind): Promise<Answered<Answer>> {
+async function read<Answer>(response: Response, kind: Kind): Promise<CallResult<Answer>> {
 	if (!response.ok) {
 		return toRefusal(response, await response.text());
 	}
@@ -238,20 +236,20 @@ async function read<Answer>(response: Response, kind: Kind): Promise<Answered<An
 			try {
 				return {ok: true, answer: JSON.parse(text()) as Answer};
 			} catch (cause) {
-				return {ok: false, error: foreign(response, cause), retryAfterMs: null};
+				return {ok: false, error: toForeignError(response, cause), retryAfterMs: null};
 			}
 	}
 }
 
 /** Returns the error for a response that is not from mailctl: from a proxy, or because `baseUrl` is wrong. */
-function foreign({url, status}: Response, cause: unknown): MailctlError {
+function toForeignError({url, status}: Response, cause: unknown): MailctlError {
 	const message = `${url} responded with ${status} and a body that is not from mailctl: check baseUrl and the proxy`;
 	return new MailctlError(message, {status, code: 'bad_answer', cause});
 }
 
 type Envelope = {error: 'Unauthorized' | {code: string; message: string; violations?: Violation[]}};
 
-function toRefusal(response: Response, text: string): Answered<never> {
+function toRefusal(response: Response, text: string): CallResult<never> {
 	const {status, headers} = response;
 	const seconds = /^\d+$/.exec(headers.get('retry-after') ?? '');
 	const retryAfterMs = seconds ? Number(seconds[0]) * 1000 : null;
@@ -265,17 +263,17 @@ function toRefusal(response: Response, text: string): Answered<never> {
 		} = error === 'Unauthorized' ? {code: 'unauthorized', message: 'The API key is not valid here.'} : error;
 		return {ok: false, error: new MailctlError(message, {status, code, requestId, violations}), retryAfterMs};
 	} catch (cause) {
-		return {ok: false, error: foreign(response, cause), retryAfterMs};
+		return {ok: false, error: toForeignError(response, cause), retryAfterMs};
 	}
 }
 
-function noAnswer(cause: unknown, what: string): Answered<never> {
+function toFailure(cause: unknown, request: string): CallResult<never> {
 	const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-	const error = new MailctlError(`${what} got no response: ${reason}`, {code: 'no_answer', cause});
+	const error = new MailctlError(`${request} got no response: ${reason}`, {code: 'no_answer', cause});
 	return {ok: false, error, retryAfterMs: null};
 }
 
-/** A server-sent event. If `data` is empty, it only tells how far the stream has come. */
+/** A server-sent event. If `data` is empty, it only reports the position of the stream. */
 export type StreamMessage = {readonly id: string | null; readonly data: string};
 
 /**
@@ -290,7 +288,7 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
 		const lines = `${rest}${text}`.split('\n');
 		rest = lines.pop() ?? '';
 		const messages: StreamMessage[] = [];
-		for (const line of lines.map(one => one.replace(/\r$/, ''))) {
+		for (const line of lines.map(text => text.replace(/\r$/, ''))) {
 			const [, name, value = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
 			if (line === '') {
 				if (id !== null || data.length > 0) {
