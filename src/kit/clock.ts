@@ -5,7 +5,7 @@ import {setImmediate} from 'node:timers/promises';
  * A clock that is passed as an argument: tests control their own, and the daemon passes the one of its store.
  *
  * The folder holds general-purpose tools: time, text, files, exact JSON, turns, calls between threads. It relies on
- * Node.js and a few libraries. No tool imports another folder, and none knows what a message is.
+ * Node.js and a few libraries. No tool knows what a message is, and only `turns.ts` imports another folder.
  */
 export type Clock = {
 	/** Wall clock, in milliseconds since the epoch, for times that are stored or displayed. */
@@ -39,8 +39,8 @@ export function createSharedClock(memory = new SharedArrayBuffer(8)): SharedCloc
 	return {
 		memory,
 		now() {
-			const began = Atomics.load(origin, 0);
-			return began === 0n ? Date.now() : Number(began) + monotonicMs();
+			const start = Atomics.load(origin, 0);
+			return start === 0n ? Date.now() : Number(start) + monotonicMs();
 		},
 		monotonic: systemClock.monotonic,
 		set(now) {
@@ -58,20 +58,18 @@ function monotonicMs(): number {
 /** A difference that clocks synchronized by NTP never reach, in milliseconds. */
 export const noticeableSkewMs = 2000;
 
-/**
- * Returns the result of the work, or rejects with the error after the time limit. Calling `more` restarts the limit.
- */
+/** Returns the result of the work, or rejects with the error after the time limit. Calling `extend` restarts it. */
 export async function inTime<Result>(
 	limitMs: number,
-	late: () => Error,
-	work: (more: () => void) => Promise<Result>,
+	toError: () => Error,
+	work: (extend: () => void) => Promise<Result>,
 ): Promise<Result> {
 	let timer: NodeJS.Timeout | undefined;
-	const limit = new Promise<never>((_, reject) => {
-		timer = setTimeout(() => reject(late()), limitMs);
+	const timeout = new Promise<never>((_, reject) => {
+		timer = setTimeout(() => reject(toError()), limitMs);
 	});
 	try {
-		return await Promise.race([work(() => void timer?.refresh()), limit]);
+		return await Promise.race([work(() => void timer?.refresh()), timeout]);
 	} finally {
 		clearTimeout(timer);
 	}
@@ -79,10 +77,10 @@ export async function inTime<Result>(
 
 /** Runs tasks one after another. A task that fails does not stop the next one. */
 export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Result> {
-	let last: Promise<unknown> = Promise.resolve();
+	let previous: Promise<unknown> = Promise.resolve();
 	return work => {
-		const next = last.then(work, work);
-		last = next;
+		const next = previous.then(work, work);
+		previous = next;
 		return next;
 	};
 }
@@ -92,24 +90,24 @@ export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Resul
  * everything else that waits for the event loop.
  */
 export function createPauses(clock: Pick<Clock, 'monotonic'>, everyMs = 10): () => Promise<void> {
-	let last = clock.monotonic();
+	let lastPause = clock.monotonic();
 	return async () => {
-		if (clock.monotonic() - last >= everyMs) {
+		if (clock.monotonic() - lastPause >= everyMs) {
 			await setImmediate();
-			last = clock.monotonic();
+			lastPause = clock.monotonic();
 		}
 	};
 }
 
 /** Repeats a task at intervals, never twice at a time. Failures are reported, and the repetition continues. */
-export function repeated(everyMs: number, work: () => Promise<void>, failed: (error: unknown) => void) {
+export function repeated(everyMs: number, work: () => Promise<void>, onError: (error: unknown) => void) {
 	let running: Promise<void> | null = null;
 	let isStopped = false;
 	const timer = setInterval(now, everyMs).unref();
 
 	function now(): Promise<void> {
 		running ??= work()
-			.catch(failed)
+			.catch(onError)
 			.finally(() => {
 				running = null;
 			});
@@ -124,7 +122,7 @@ export function repeated(everyMs: number, work: () => Promise<void>, failed: (er
 			await running;
 			await (isStopped ? undefined : now());
 		},
-		/** Resolves when no run is in progress any more. */
+		/** Stops the repetition. Resolves when the current run has finished. */
 		async stop(): Promise<void> {
 			clearInterval(timer);
 			isStopped = true;

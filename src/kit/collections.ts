@@ -7,8 +7,8 @@ export function defined<Values extends object>(values: Values): Defined<Values> 
 
 /** Returns the object without fields that are `undefined`, `null`, `false` or an empty array. */
 export function present<Values extends object>(values: Values): {[Name in keyof Values]?: NonNullable<Values[Name]>} {
-	const isThere = (value: unknown) => (Array.isArray(value) ? value.length > 0 : value != null && value !== false);
-	return Object.fromEntries(Object.entries(values).filter(([, value]) => isThere(value))) as Values;
+	const isPresent = (value: unknown) => (Array.isArray(value) ? value.length > 0 : value != null && value !== false);
+	return Object.fromEntries(Object.entries(values).filter(([, value]) => isPresent(value))) as Values;
 }
 
 /** Returns an object with only the named fields. */
@@ -47,9 +47,9 @@ export function atMost(entries: number): {readonly maxSize: number; readonly siz
 }
 
 /** Returns a pseudo-random number that depends only on the two texts: 32 bits, evenly distributed. */
-export function hash32(of: string, one: string): number {
+export function hash32(first: string, second: string): number {
 	let hash = 0x811c9dc5;
-	for (const text of [of, one]) {
+	for (const text of [first, second]) {
 		for (let index = 0; index < text.length; index++) {
 			hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
 		}

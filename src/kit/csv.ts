@@ -6,12 +6,12 @@ export type CsvRecord =
 type Line = {readonly number: number; readonly text: string};
 
 const maxLineLength = 64 * 1024;
-const shownOfLong = 200;
+const maxShownLength = 200;
 const maxLines = 100;
 /** A first line that declares the delimiter, as Excel writes it. */
-const namedDelimiter = /^"?sep=([^"\w])"?$/i;
+const delimiterLine = /^"?sep=([^"\w])"?$/i;
 const lineEnd = /\r\n|\n|\r/;
-const broken = 'something follows its closing quote';
+const trailingText = 'something follows its closing quote';
 
 /**
  * Reads a CSV text incrementally, in chunks of any size. It follows RFC 4180, with the variations found in practice:
@@ -26,7 +26,7 @@ const broken = 'something follows its closing quote';
 export class CsvReader {
 	#rest = '';
 	/** A CR at the end of a chunk, because the next one may begin with its LF. */
-	#held = '';
+	#pendingCr = '';
 	#number = 0;
 	/** Whether the current line is too long and has been reported. */
 	#isSkipping = false;
@@ -46,17 +46,17 @@ export class CsvReader {
 	push(text: string): CsvRecord[] {
 		const records: CsvRecord[] = [];
 		// Only the new chunk is searched for line ends, since a client may send one character at a time.
-		const piece = this.#held + text;
-		this.#held = piece.endsWith('\r') ? '\r' : '';
-		const [first = '', ...others] = piece.slice(0, piece.length - this.#held.length).split(lineEnd);
+		const piece = this.#pendingCr + text;
+		this.#pendingCr = piece.endsWith('\r') ? '\r' : '';
+		const [first = '', ...laterLines] = piece.slice(0, piece.length - this.#pendingCr.length).split(lineEnd);
 		this.#rest += first;
-		for (const line of others) {
-			this.#takeLine(this.#rest, records);
+		for (const line of laterLines) {
+			this.#addLine(this.#rest, records);
 			this.#rest = line;
 		}
 		if (this.#rest.length > maxLineLength) {
 			if (!this.#isSkipping) {
-				this.#refuseLong({number: this.#number + 1, text: this.#rest}, records);
+				this.#rejectLong({number: this.#number + 1, text: this.#rest}, records);
 				this.#isSkipping = true;
 			}
 			this.#rest = '';
@@ -67,34 +67,34 @@ export class CsvReader {
 	/** Returns the records that were still incomplete at the end of the text. */
 	end(): CsvRecord[] {
 		const records: CsvRecord[] = [];
-		if (this.#rest !== '' || this.#held !== '') {
-			this.#takeLine(this.#rest, records);
+		if (this.#rest !== '' || this.#pendingCr !== '') {
+			this.#addLine(this.#rest, records);
 		}
 		this.#giveUp(records, () => true);
 		return records;
 	}
 
-	#takeLine(text: string, records: CsvRecord[]): void {
+	#addLine(text: string, records: CsvRecord[]): void {
 		this.#number++;
 		const line = {number: this.#number, text};
 		if (this.#isSkipping) {
 			this.#isSkipping = false;
 		} else if (text.length > maxLineLength) {
-			this.#refuseLong(line, records);
+			this.#rejectLong(line, records);
 		} else if (this.#open.length > 0) {
-			this.#goOn(line, records);
+			this.#continueRecord(line, records);
 		} else if (this.#opensRecord(line, records)) {
 			this.#open = [line];
 			this.#size = text.length;
 		}
 	}
 
-	#refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
+	#rejectLong({number: line, text}: Line, records: CsvRecord[]): void {
 		this.#giveUp(records, () => true);
 		records.push({
 			line,
 			problem: `it is longer than ${maxLineLength} characters`,
-			text: text.slice(0, shownOfLong),
+			text: text.slice(0, maxShownLength),
 		});
 	}
 
@@ -103,31 +103,31 @@ export class CsvReader {
 		if (text === '') {
 			return false;
 		}
-		const named = line === 1 ? namedDelimiter.exec(text)?.[1] : undefined;
-		if (named !== undefined) {
-			this.#delimiter = named;
+		const declared = line === 1 ? delimiterLine.exec(text)?.[1] : undefined;
+		if (declared !== undefined) {
+			this.#delimiter = declared;
 			this.#isFixed = true;
 			return false;
 		}
 		if (!this.#isFixed) {
-			this.#delimiter = delimiterOf(text);
+			this.#delimiter = guessDelimiter(text);
 		}
 		const cells = parseCells(text, this.#delimiter);
 		this.#isFixed ||= Array.isArray(cells) && this.#beginsTable(cells);
 		if (cells === 'broken') {
-			records.push({line, problem: broken, text});
+			records.push({line, problem: trailingText, text});
 		} else if (cells !== 'open') {
 			records.push({line, cells});
 		}
 		return cells === 'open';
 	}
 
-	#goOn(line: Line, records: CsvRecord[]): void {
+	#continueRecord(line: Line, records: CsvRecord[]): void {
 		this.#open.push(line);
 		this.#size += line.text.length;
 		const end = parseCells(line.text, this.#delimiter, true);
 		if (end === 'broken') {
-			this.#giveUp(records, () => this.#open.length > 1, broken);
+			this.#giveUp(records, () => this.#open.length > 1, trailingText);
 		} else if (end === 'open') {
 			this.#giveUp(records, () => this.#open.length >= maxLines || this.#size > maxLineLength);
 		} else {
@@ -139,12 +139,12 @@ export class CsvReader {
 	}
 
 	/**
-	 * Gives up open records for as long as `isNone` holds: the first open line is reported, and the lines after it are
-	 * read as the start of records. Lines within quotes need not be scanned again, because they continue a record in
-	 * the same way wherever its quote was opened.
+	 * Gives up open records as long as `shouldGiveUp` returns `true`: the first open line is reported, and the lines
+	 * after it are read as the start of records. Lines within quotes need not be scanned again, because they continue a
+	 * record in the same way wherever its quote was opened.
 	 */
-	#giveUp(records: CsvRecord[], isNone: () => boolean, problem = 'its quote is not closed'): void {
-		while (this.#open.length > 0 && isNone()) {
+	#giveUp(records: CsvRecord[], shouldGiveUp: () => boolean, problem = 'its quote is not closed'): void {
+		while (this.#open.length > 0 && shouldGiveUp()) {
 			const {number: line, text} = this.#open[0] as Line;
 			records.push({line, problem, text});
 			do {
@@ -154,10 +154,10 @@ export class CsvReader {
 	}
 }
 
-function delimiterOf(line: string): string {
+function guessDelimiter(line: string): string {
 	const unquoted = line.replace(/"[^"]*(?:"|$)/g, '');
 	const countOf = (delimiter: string) => unquoted.split(delimiter).length;
-	return [',', ';', '\t'].reduce((best, each) => (countOf(each) > countOf(best) ? each : best));
+	return [',', ';', '\t'].reduce((best, next) => (countOf(next) > countOf(best) ? next : best));
 }
 
 /** @param isQuoted whether the text begins within quotes */
@@ -166,19 +166,19 @@ function parseCells(text: string, delimiter: string, isQuoted = false): string[]
 		return isQuoted ? 'open' : text.split(delimiter);
 	}
 	const cells: string[] = [];
-	for (let at = isQuoted ? -1 : 0; ; at++) {
+	for (let index = isQuoted ? -1 : 0; ; index++) {
 		let end: number;
-		if (at === -1 || text[at] === '"') {
-			const quote = closingQuote(text, at + 1);
+		if (index === -1 || text[index] === '"') {
+			const quote = closingQuote(text, index + 1);
 			if (quote === -1) {
 				return 'open';
 			}
-			cells.push(text.slice(at + 1, quote).replaceAll('""', '"'));
+			cells.push(text.slice(index + 1, quote).replaceAll('""', '"'));
 			end = quote + 1;
 		} else {
-			const next = text.indexOf(delimiter, at);
+			const next = text.indexOf(delimiter, index);
 			end = next === -1 ? text.length : next;
-			cells.push(text.slice(at, end));
+			cells.push(text.slice(index, end));
 		}
 		if (end === text.length) {
 			return cells;
@@ -186,23 +186,23 @@ function parseCells(text: string, delimiter: string, isQuoted = false): string[]
 		if (text[end] !== delimiter) {
 			return 'broken';
 		}
-		at = end;
+		index = end;
 	}
 }
 
 /** Returns the index of the first quote from `start` that is not doubled, or -1. */
 function closingQuote(text: string, start: number): number {
-	let at = text.indexOf('"', start);
-	while (at !== -1 && text[at + 1] === '"') {
-		at = text.indexOf('"', at + 2);
+	let index = text.indexOf('"', start);
+	while (index !== -1 && text[index + 1] === '"') {
+		index = text.indexOf('"', index + 2);
 	}
-	return at;
+	return index;
 }
 
 // The beginnings of cells that spreadsheet programs run as a formula, full-width characters included, and the same
 // after they were escaped with an apostrophe.
 const formula = /^'*[=+\-@＝＋－＠\t\r\n]/;
-const harmless = /^'+[=+\-@＝＋－＠\t\r\n]/;
+const escapedFormula = /^'+[=+\-@＝＋－＠\t\r\n]/;
 const needsQuotes = /[",;\t\r\n]|^ | $/;
 
 /**
@@ -217,7 +217,7 @@ export function csvLine(cells: ReadonlyArray<string | number>): string {
  * Undoes the escaping of `csvLine`. Only for cells that it wrote, because an apostrophe can also be part of an address.
  */
 export function withoutApostrophe(cell: string): string {
-	return harmless.test(cell) ? cell.slice(1) : cell;
+	return escapedFormula.test(cell) ? cell.slice(1) : cell;
 }
 
 function csvCell(text: string): string {

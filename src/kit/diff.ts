@@ -12,55 +12,59 @@ export const maxDiffLines = 2000;
  * of either text lie between the first difference and the last.
  */
 export function diffLines(before: string, after: string): DiffLine[] | null {
-	const [old, fresh] = [linesOf(before), linesOf(after)];
-	let begin = 0;
-	while (begin < old.length && begin < fresh.length && old[begin] === fresh[begin]) {
-		begin++;
+	const [oldLines, newLines] = [toLines(before), toLines(after)];
+	let prefix = 0;
+	while (prefix < oldLines.length && prefix < newLines.length && oldLines[prefix] === newLines[prefix]) {
+		prefix++;
 	}
-	let end = 0;
-	while (end < Math.min(old.length, fresh.length) - begin && old.at(-1 - end) === fresh.at(-1 - end)) {
-		end++;
+	let suffix = 0;
+	const maxSuffix = Math.min(oldLines.length, newLines.length) - prefix;
+	while (suffix < maxSuffix && oldLines.at(-1 - suffix) === newLines.at(-1 - suffix)) {
+		suffix++;
 	}
-	if (Math.max(old.length, fresh.length) - begin - end > maxDiffLines) {
+	const [oldEnd, newEnd] = [oldLines.length - suffix, newLines.length - suffix];
+	if (Math.max(oldEnd, newEnd) - prefix > maxDiffLines) {
 		return null;
 	}
 	return [
-		...old.slice(0, begin).map(text => ({kind: 'same', text}) as const),
-		...middle(old.slice(begin, old.length - end), fresh.slice(begin, fresh.length - end)),
-		...old.slice(old.length - end).map(text => ({kind: 'same', text}) as const),
+		...oldLines.slice(0, prefix).map(text => ({kind: 'same', text}) as const),
+		...diffMiddle(oldLines.slice(prefix, oldEnd), newLines.slice(prefix, newEnd)),
+		...oldLines.slice(oldEnd).map(text => ({kind: 'same', text}) as const),
 	];
 }
 
-const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
+const toLines = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
-function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
+function diffMiddle(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
 	const removed = (text: string): DiffLine => ({kind: 'removed', text});
 	const added = (text: string): DiffLine => ({kind: 'added', text});
-	const width = fresh.length + 1;
+	const width = newLines.length + 1;
 	// The number of lines that the remainders of both texts have in common: at most 2,000.
-	const common = new Uint16Array((old.length + 1) * width);
-	const at = (i: number, j: number) => common[i * width + j] as number;
+	const common = new Uint16Array((oldLines.length + 1) * width);
+	const shared = (i: number, j: number) => common[i * width + j] as number;
 	// Long lines that differ only at the end are slow to compare, so each distinct line is replaced by a number.
 	const numbers = new Map<string, number>();
-	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
-	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
-	for (let i = old.length - 1; i >= 0; i--) {
-		for (let j = fresh.length - 1; j >= 0; j--) {
+	const oldNumbers = Uint32Array.from(oldLines, line => numberOf(line, numbers));
+	const newNumbers = Uint32Array.from(newLines, line => numberOf(line, numbers));
+	for (let i = oldLines.length - 1; i >= 0; i--) {
+		for (let j = newLines.length - 1; j >= 0; j--) {
 			common[i * width + j] =
-				oldNumbers[i] === freshNumbers[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+				oldNumbers[i] === newNumbers[j]
+					? shared(i + 1, j + 1) + 1
+					: Math.max(shared(i + 1, j), shared(i, j + 1));
 		}
 	}
 
 	const lines: DiffLine[] = [];
 	let [i, j] = [0, 0];
-	while (i < old.length || j < fresh.length) {
-		if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
-			lines.push({kind: 'same', text: old[i++] as string});
+	while (i < oldLines.length || j < newLines.length) {
+		if (i < oldLines.length && j < newLines.length && oldLines[i] === newLines[j]) {
+			lines.push({kind: 'same', text: oldLines[i++] as string});
 			j++;
-		} else if (i < old.length && (j === fresh.length || at(i + 1, j) >= at(i, j + 1))) {
-			lines.push(removed(old[i++] as string));
+		} else if (i < oldLines.length && (j === newLines.length || shared(i + 1, j) >= shared(i, j + 1))) {
+			lines.push(removed(oldLines[i++] as string));
 		} else {
-			lines.push(added(fresh[j++] as string));
+			lines.push(added(newLines[j++] as string));
 		}
 	}
 	return lines;
@@ -75,14 +79,14 @@ function numberOf(line: string, numbers: Map<string, number>): number {
 /** A changed or nearby line, or the number of unchanged lines that were left out. */
 export type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
 
-const around = 3;
+const contextLines = 3;
 
 /** Returns the changes with a few lines of context around each. */
 export function fold(lines: readonly DiffLine[]): Folded[] {
 	const near = new Uint8Array(lines.length);
 	for (const [index, {kind}] of lines.entries()) {
 		if (kind !== 'same') {
-			near.fill(1, Math.max(0, index - around), index + around + 1);
+			near.fill(1, Math.max(0, index - contextLines), index + contextLines + 1);
 		}
 	}
 	const folded: Folded[] = [];
@@ -112,27 +116,27 @@ export function unifiedDiff(
 	if (all === null) {
 		return null;
 	}
-	const hunks: Array<{readonly old: number; readonly fresh: number; readonly lines: DiffLine[]}> = [];
-	let [old, fresh, isOpen] = [1, 1, false];
+	const hunks: Array<{readonly oldLine: number; readonly newLine: number; readonly lines: DiffLine[]}> = [];
+	let [oldLine, newLine, isOpen] = [1, 1, false];
 	for (const line of fold(all)) {
 		if (line.kind !== 'folded') {
 			if (!isOpen) {
-				hunks.push({old, fresh, lines: []});
+				hunks.push({oldLine, newLine, lines: []});
 			}
 			hunks.at(-1)?.lines.push(line);
 		}
 		isOpen = line.kind !== 'folded';
 		const lines = line.kind === 'folded' ? line.count : 1;
-		old += line.kind === 'added' ? 0 : lines;
-		fresh += line.kind === 'removed' ? 0 : lines;
+		oldLine += line.kind === 'added' ? 0 : lines;
+		newLine += line.kind === 'removed' ? 0 : lines;
 	}
 	const texts = hunks.flatMap(hunk => {
-		const place = (at: number, other: DiffLine['kind']) => {
-			const lines = hunk.lines.filter(({kind}) => kind !== other).length;
-			return `${lines === 0 ? at - 1 : at},${lines}`;
+		const toRange = (start: number, excluded: DiffLine['kind']) => {
+			const lines = hunk.lines.filter(({kind}) => kind !== excluded).length;
+			return `${lines === 0 ? start - 1 : start},${lines}`;
 		};
-		const head = `@@ -${place(hunk.old, 'added')} +${place(hunk.fresh, 'removed')} @@`;
-		return [head, ...hunk.lines.map(({kind, text}) => `${signs[kind]}${text}`)];
+		const header = `@@ -${toRange(hunk.oldLine, 'added')} +${toRange(hunk.newLine, 'removed')} @@`;
+		return [header, ...hunk.lines.map(({kind, text}) => `${signs[kind]}${text}`)];
 	});
 	return texts.length === 0 ? '' : [`--- ${from}`, `+++ ${to}`, ...texts, ''].join('\n');
 }

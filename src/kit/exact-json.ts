@@ -59,7 +59,7 @@ const oddNumber = new RegExp(
 	'g',
 );
 
-/** Returns false if `JSON.parse` preserves all digits in the text. */
+/** Returns `false` if `JSON.parse` preserves all digits in the text. */
 function mayRespell(json: string): boolean {
 	for (const [, spelling = ''] of json.matchAll(oddNumber)) {
 		if (isRespelled(spelling)) {
@@ -97,16 +97,16 @@ export function unmarked(json: string): string {
 /**
  * Returns a negative, zero or positive number if the first is less, equal or greater, or NaN if either is not a number.
  */
-export function compareNumbers(one: unknown, other: unknown): number {
-	const [left, right] = [parseDecimal(one), parseDecimal(other)];
+export function compareNumbers(first: unknown, second: unknown): number {
+	const [left, right] = [parseDecimal(first), parseDecimal(second)];
 	if (left === null || right === null) {
 		return Number.NaN;
 	}
 	if (left.sign !== right.sign || left.sign === 0) {
 		return left.sign - right.sign;
 	}
-	const size = left.point - right.point || (left.digits < right.digits ? -1 : left.digits > right.digits ? 1 : 0);
-	return left.sign * size;
+	const order = left.point - right.point || (left.digits < right.digits ? -1 : left.digits > right.digits ? 1 : 0);
+	return left.sign * order;
 }
 
 type Decimal = {
@@ -120,9 +120,9 @@ type Decimal = {
 /** Returns `null` if the value is not a decimal number. */
 function parseDecimal(value: unknown): Decimal | null {
 	const spelling = value instanceof Numeral ? value : typeof value === 'object' ? '' : Number(value);
-	const [, minus, whole = '', fraction = '', exponent = '0'] =
+	const [, minus, integer = '', fraction = '', exponent = '0'] =
 		/^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(String(spelling)) ?? [];
-	const all = (whole + fraction).replace(/^0+/, '');
+	const all = (integer + fraction).replace(/^0+/, '');
 	let end = all.length; // A regular expression would rescan each run of zeros.
 	while (all[end - 1] === '0') {
 		end--;
@@ -152,10 +152,10 @@ function markNumbers(text: string): string {
 /**
  * Modifies the value in place. Equal spellings share a Numeral, since Liquid's `uniq` and `group_by` compare identity.
  */
-function withoutMarks(value: unknown, name: string | null, known: Map<string, Numeral>): unknown {
+function withoutMarks(value: unknown, name: string | null, numerals: Map<string, Numeral>): unknown {
 	if (typeof value === 'string' && value.startsWith(mark)) {
-		const numeral = known.get(value) ?? new Numeral(value.slice(mark.length));
-		known.set(value, numeral);
+		const numeral = numerals.get(value) ?? new Numeral(value.slice(mark.length));
+		numerals.set(value, numeral);
 		return name === null ? numeral : numeral.valueOf();
 	}
 	if (typeof value === 'object' && value !== null) {
@@ -164,7 +164,7 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 		for (const key in items) {
 			const item = items[key];
 			if (typeof item === 'object' || typeof item === 'string') {
-				items[key] = withoutMarks(item, key === name && typeof item === 'object' ? null : name, known);
+				items[key] = withoutMarks(item, key === name && typeof item === 'object' ? null : name, numerals);
 			}
 		}
 	}
@@ -173,11 +173,11 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 
 /** Returns the index after the closing quote, or the length of the text if the quote is missing. */
 function endOfText(text: string, quote: number): number {
-	for (let at = quote + 1; at < text.length; at++) {
-		if (text[at] === '\\') {
-			at++;
-		} else if (text[at] === '"') {
-			return at + 1;
+	for (let index = quote + 1; index < text.length; index++) {
+		if (text[index] === '\\') {
+			index++;
+		} else if (text[index] === '"') {
+			return index + 1;
 		}
 	}
 	return text.length;

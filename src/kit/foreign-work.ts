@@ -5,7 +5,7 @@ import type {Clock} from './clock.ts';
 import {type CpuClock, limitWork, type WorkState} from './work-limit.ts';
 
 export type ForeignWorkOptions<Job, Result, Order, Message> = {
-	/** The name of the threads and the noun for a job, for people. */
+	/** What log messages call the threads and a job. */
 	readonly name: string;
 	readonly noun: string;
 	readonly count: number;
@@ -63,21 +63,20 @@ type Member<Job, Result, Order, Message> = {
 const watchMs = 250;
 /** A thread that holds more than this part of a batch is busy. */
 const busyShare = 0.25;
-const atNone: Observation = {begun: 0, state: () => 'within'};
+const noObservation: Observation = {begun: 0, state: () => 'within'};
 
 /**
  * Threads for work on untrusted input. The first starts with the first job, and one more whenever those that run have
- * a full batch each. Each job has limits on time and memory, enforced from outside the thread. A job
- * that killed its thread runs once more, alone, before it is given up; the jobs beside it start over. A job that got no
- * CPU time is left for later. Relies on workers that report their progress in shared memory. Never looks inside a job
- * or its result.
+ * a full batch each. Each job has limits on time and memory, enforced from outside the thread. A job that killed its
+ * thread runs once more, alone, before it is given up; the jobs beside it start over. A job that got no CPU time ends
+ * as `starved`. Relies on workers that report their progress in shared memory. Never looks inside a job or its result.
  */
 export class ForeignWork<Job, Result, Order = never, Message = never> {
 	readonly #options: ForeignWorkOptions<Job, Result, Order, Message>;
 	readonly #members: ReadonlyArray<Member<Job, Result, Order, Message>>;
 	readonly #waiting: Array<Task<Job, Result>> = [];
 	#idleTimer: NodeJS.Timeout | undefined;
-	#watching: NodeJS.Timeout | undefined;
+	#watchTimer: NodeJS.Timeout | undefined;
 	#isStopped = false;
 
 	constructor(options: ForeignWorkOptions<Job, Result, Order, Message>) {
@@ -94,19 +93,19 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			this.#waiting.push({job, bytes: this.#options.bytesOf(job), resolve, isSuspected: false});
 			// Jobs that arrive together are sent together.
 			if (this.#waiting.length === 1) {
-				setImmediate(() => this.#feed());
+				setImmediate(() => this.#dispatch());
 			}
 		});
 	}
 
 	/** Starts a thread, so that a job that follows soon finds it running. */
 	prepare(): void {
-		if (this.#watching === undefined && !this.#isStopped) {
+		if (this.#watchTimer === undefined && !this.#isStopped) {
 			this.#start(1);
 		}
 	}
 
-	/** Sends it to all threads. A thread that starts later must be started with it. */
+	/** Sends an order to all running threads. A thread that starts later must get it at its start. */
 	tell(order: Order): void {
 		for (const {thread} of this.#members) {
 			thread.post(order);
@@ -116,7 +115,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	async stop(): Promise<void> {
 		this.#isStopped = true;
 		clearTimeout(this.#idleTimer);
-		clearInterval(this.#watching);
+		clearInterval(this.#watchTimer);
 		for (const task of [...this.#members.flatMap(({held}) => held), ...this.#waiting.splice(0)]) {
 			task.resolve({ok: false, why: 'stopped'});
 		}
@@ -136,22 +135,22 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 						Object.assign(member, {
 							shared: new Int32Array(memory),
 							answered: 0,
-							observed: atNone,
+							observed: noObservation,
 							isStarved: false,
 						});
 						return spawn(memory);
 					},
 				},
 				{
-					started: () => this.#feed(),
+					started: () => this.#dispatch(),
 					receive: message => this.#receive(member, message),
-					ended: () => this.#takeBack(member),
+					ended: () => this.#reclaim(member),
 				},
 			),
 			shared: new Int32Array(progress.slots),
 			held: [],
 			answered: 0,
-			observed: atNone,
+			observed: noObservation,
 			isStarved: false,
 		};
 		return member;
@@ -166,11 +165,11 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			member.answered++;
 			member.held.shift()?.resolve({ok: true, result});
 		}
-		this.#feed();
+		this.#dispatch();
 	}
 
 	/** Sends jobs to the thread that holds the fewest, to balance the threads with as few messages as possible. */
-	#feed(): void {
+	#dispatch(): void {
 		const {restMs} = this.#options;
 		clearTimeout(this.#idleTimer);
 		if (this.#waiting.length > 0) {
@@ -178,9 +177,9 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		}
 		const running = this.#members.filter(({thread}) => thread.isRunning);
 		while (this.#waiting.length > 0 && running.length > 0) {
-			const member = running.reduce((idlest, one) => (one.held.length < idlest.held.length ? one : idlest));
-			const all = running.reduce((sum, {held}) => sum + held.length, this.#waiting.length);
-			const tasks = this.#takeFor(member, Math.ceil(all / running.length) - member.held.length);
+			const member = running.reduce((best, next) => (next.held.length < best.held.length ? next : best));
+			const jobCount = running.reduce((sum, {held}) => sum + held.length, this.#waiting.length);
+			const tasks = this.#takeBatch(member, Math.ceil(jobCount / running.length) - member.held.length);
 			if (tasks.length === 0) {
 				return;
 			}
@@ -200,21 +199,21 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	}
 
 	#start(count: number): void {
-		this.#watching ??= setInterval(() => this.#watch(), watchMs).unref();
+		this.#watchTimer ??= setInterval(() => this.#watch(), watchMs).unref();
 		for (const {thread} of this.#members.slice(0, count)) {
 			thread.start();
 		}
 	}
 
 	#suspend(): void {
-		clearInterval(this.#watching);
-		this.#watching = undefined;
+		clearInterval(this.#watchTimer);
+		this.#watchTimer = undefined;
 		for (const {thread} of this.#members) {
 			thread.suspend();
 		}
 	}
 
-	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
+	#takeBatch({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
 		const {batchSize, maxHeld, maxBytes} = this.#options;
 		const max = Math.min(batchSize, share, maxHeld - held.length);
 		// A busy thread waits for a full batch. Otherwise batches would stay small, and each costs a message both ways.
@@ -222,30 +221,30 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			return [];
 		}
 		let bytes = held.reduce((sum, task) => sum + task.bytes, 0);
-		let before = held[0];
+		let previous = held[0];
 		let count = 0;
 		for (const task of this.#waiting) {
 			bytes += task.bytes;
-			if (count >= max || (before && (before.isSuspected || task.isSuspected || bytes > maxBytes))) {
+			if (count >= max || (previous && (previous.isSuspected || task.isSuspected || bytes > maxBytes))) {
 				break;
 			}
-			before = task;
+			previous = task;
 			count++;
 		}
 		return this.#waiting.splice(0, count);
 	}
 
-	#takeBack(member: Member<Job, Result, Order, Message>): void {
+	#reclaim(member: Member<Job, Result, Order, Message>): void {
 		if (this.#isStopped) {
 			return;
 		}
 		const {held, shared, answered, isStarved} = member;
-		const at = Atomics.load(shared, progress.begun) - 1 - answered;
+		const index = Atomics.load(shared, progress.begun) - 1 - answered;
 		const isWorking = Atomics.load(shared, progress.working) === 1;
-		const culprit = isWorking || at >= 0 ? held[at] : undefined;
+		const culprit = isWorking || index >= 0 ? held[index] : undefined;
 		const wasSuspected = culprit?.isSuspected === true;
 		// The thread died after these jobs, before sending their results. Each runs alone to find out which one did it.
-		for (const task of isWorking ? [] : held.slice(0, Math.max(0, at))) {
+		for (const task of isWorking ? [] : held.slice(0, Math.max(0, index))) {
 			task.isSuspected = true;
 		}
 		member.held = [];
@@ -256,16 +255,16 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			culprit.resolve({ok: false, why: 'spent'});
 		} else if (culprit) {
 			culprit.isSuspected = true;
-			this.#giveBack(culprit.job);
+			this.#resolveAlike(culprit.job);
 			this.#waiting.push(culprit);
 		}
-		this.#feed();
+		this.#dispatch();
 	}
 
-	#giveBack(like: Job): void {
+	#resolveAlike(culprit: Job): void {
 		const {alike} = this.#options;
 		for (const task of alike ? this.#waiting.splice(0) : []) {
-			if (alike && !task.isSuspected && alike.kindOf(task.job) === alike.kindOf(like)) {
+			if (alike && !task.isSuspected && alike.kindOf(task.job) === alike.kindOf(culprit)) {
 				task.resolve({ok: true, result: alike.result});
 			} else {
 				this.#waiting.push(task);
@@ -278,7 +277,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		for (const member of this.#members) {
 			const begun = Atomics.load(member.shared, progress.begun);
 			if (!member.thread.isRunning || Atomics.load(member.shared, progress.working) === 0) {
-				member.observed = atNone;
+				member.observed = noObservation;
 				continue;
 			}
 			if (begun !== member.observed.begun) {
@@ -287,7 +286,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 			}
 			const state = member.observed.state();
 			if (state !== 'within') {
-				member.observed = {begun, state: atNone.state};
+				member.observed = {begun, state: noObservation.state};
 				member.isStarved = state === 'starved';
 				observer.workerEnded(
 					`${name}: ${noun} took longer than ${limitMs} ms${member.isStarved ? ', without CPU time' : ''}`,
@@ -305,7 +304,7 @@ function isDone<Result, Message>(message: FromWorker<Result> | Message): message
 /** Jobs for a thread, in the order in which it runs them. */
 export type ToWorker<Job> = {readonly kind: 'work'; readonly jobs: readonly Job[]};
 
-/** Their results in the same order. Several messages may answer one. */
+/** The results in the same order. Those of one `ToWorker` may arrive in several messages. */
 export type FromWorker<Result> = {readonly kind: 'done'; readonly results: readonly Result[]};
 
 /** Slots of the memory shared with a thread: how many jobs it has begun since its start, and whether one is running. */

@@ -5,8 +5,8 @@ const lf = 0x0a;
  * Splits `content` at the lines with a boundary (RFC 2046 §5.1.1). The parts are views of `content`, whose lines may
  * end in LF or CRLF; a part keeps its last CR. A boundary that is a prefix of another one is a different boundary.
  *
- * @param most the maximum number of parts to return
- * @param unclosed whether a last part without a closing boundary counts
+ * @param max the maximum number of parts to return
+ * @param acceptsUnclosed whether a last part without a closing boundary counts
  */
 export function splitParts(
 	content: Buffer,
@@ -20,14 +20,14 @@ export function splitParts(
 	// Trailing white space is not part of a boundary, neither in the parameter nor in the line.
 	const delimiter = `--${boundary.slice(0, maxBoundaryLength).trimEnd()}`;
 	let start = -1;
-	for (const at of iterateLines(content, delimiter)) {
-		const after = at + delimiter.length;
+	for (const position of iterateLines(content, delimiter)) {
+		const after = position + delimiter.length;
 		const kind = kindOf(content, after);
 		if (kind === null) {
 			continue;
 		}
 		if (start !== -1) {
-			parts.push(content.subarray(start, Math.max(start, at - 1)));
+			parts.push(content.subarray(start, Math.max(start, position - 1)));
 		}
 		const end = content.indexOf(lf, after);
 		start = kind === 'last' || end === -1 ? -1 : end + 1;
@@ -43,13 +43,13 @@ export function splitParts(
 
 /** Yields the positions of lines that begin with the text. */
 function* iterateLines(content: Buffer, text: string): Generator<number> {
-	const first = Buffer.from(text, 'latin1');
-	if (content.subarray(0, first.length).equals(first)) {
+	const prefix = Buffer.from(text, 'latin1');
+	if (content.subarray(0, prefix.length).equals(prefix)) {
 		yield 0;
 	}
 	const line = Buffer.from(`\n${text}`, 'latin1');
-	for (let at = content.indexOf(line); at !== -1; at = content.indexOf(line, at + line.length)) {
-		yield at + 1;
+	for (let index = content.indexOf(line); index !== -1; index = content.indexOf(line, index + line.length)) {
+		yield index + 1;
 	}
 }
 

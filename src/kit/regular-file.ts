@@ -23,12 +23,12 @@ export class RefusedFileError extends Error {
  * system's error. Never blocks on a FIFO.
  */
 export async function openRegular(path: string, links: Links): Promise<{file: FileHandle; size: number}> {
-	const file = await open(path, flags(links)).catch(error => {
-		throw asRefused(error, path);
+	const file = await open(path, openFlags(links)).catch(error => {
+		throw toRefusedError(error, path);
 	});
 	try {
 		const stats = await file.stat();
-		refuseOthers(stats, path);
+		requireRegular(stats, path);
 		return {file, size: stats.size};
 	} catch (error) {
 		await file.close();
@@ -40,14 +40,14 @@ export async function openRegular(path: string, links: Links): Promise<{file: Fi
 export async function readRegular(path: string, max: number, links: Links): Promise<Buffer> {
 	const {file, size} = await openRegular(path, links);
 	try {
-		refuseLarge(size, max, path);
+		requireMaxLength(size, max, path);
 		const chunks: Buffer[] = [];
 		// The file may grow while it is being read.
 		for await (const chunk of file.createReadStream({end: max, autoClose: false}) as AsyncIterable<Buffer>) {
 			chunks.push(chunk);
 		}
 		const bytes = Buffer.concat(chunks);
-		refuseLarge(bytes.length, max, path);
+		requireMaxLength(bytes.length, max, path);
 		return bytes;
 	} finally {
 		await file.close();
@@ -71,24 +71,24 @@ type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: n
 export function readGuarded(path: string, max = maxSettingBytes): Guarded {
 	let file: number;
 	try {
-		file = openSync(path, flags('follow'));
+		file = openSync(path, openFlags('follow'));
 	} catch (error) {
 		const problem = (error as NodeJS.ErrnoException).code === 'EACCES' ? accessProblem(path) : null;
 		throw problem
 			? Object.assign(new Error(`${problem.why}: ${problem.fix}`), {code: 'EACCES'})
-			: asRefused(error, path);
+			: toRefusedError(error, path);
 	}
 	try {
 		const stats = fstatSync(file);
-		refuseOthers(stats, path);
-		refuseLarge(stats.size, max, path);
+		requireRegular(stats, path);
+		requireMaxLength(stats.size, max, path);
 		return {content: readAtMost(file, max, path), mode: stats.mode & 0o777, uid: stats.uid};
 	} finally {
 		closeSync(file);
 	}
 }
 
-/** `isOwn`: the file belongs to this user, and only its mode is wrong. */
+/** Why a file cannot be accessed. `isOwn`: it belongs to this user, and only its mode is wrong. */
 type AccessProblem = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
 /**
@@ -130,15 +130,15 @@ function readAtMost(file: number, max: number, path: string): Buffer {
 	for (let read = -1; read !== 0 && length < buffer.length; length += read) {
 		read = readSync(file, buffer, length, buffer.length - length, null);
 	}
-	refuseLarge(length, max, path);
+	requireMaxLength(length, max, path);
 	return Buffer.from(buffer.subarray(0, length));
 }
 
-function flags(links: Links): number {
+function openFlags(links: Links): number {
 	return constants.O_RDONLY | constants.O_NONBLOCK | (links === 'refuse' ? constants.O_NOFOLLOW : 0);
 }
 
-function asRefused(error: unknown, path: string): unknown {
+function toRefusedError(error: unknown, path: string): unknown {
 	const {code} = error as NodeJS.ErrnoException;
 	if (code === 'ELOOP') {
 		return new RefusedFileError(path, 'is a symbolic link, not a regular file');
@@ -147,13 +147,13 @@ function asRefused(error: unknown, path: string): unknown {
 	return code === 'ENXIO' ? new RefusedFileError(path, 'is not a regular file') : error;
 }
 
-function refuseOthers(stats: Stats, path: string): void {
+function requireRegular(stats: Stats, path: string): void {
 	if (!stats.isFile()) {
 		throw new RefusedFileError(path, stats.isDirectory() ? 'is a folder' : 'is not a regular file');
 	}
 }
 
-function refuseLarge(size: number, max: number, path: string): void {
+function requireMaxLength(size: number, max: number, path: string): void {
 	if (size > max) {
 		throw new RefusedFileError(path, `is longer than ${max} octets`);
 	}

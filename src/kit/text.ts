@@ -70,15 +70,14 @@ export function utf8Text(bytes: Uint8Array): string {
 /** Returns the word closest to `text` by edit distance (Levenshtein), if at most a third of the text differs. */
 export function nearest(text: string, words: readonly string[]): string | undefined {
 	let best: string | undefined;
-	let fewest = Math.floor(text.length / 3) + 1;
+	let fewestEdits = Math.floor(text.length / 3) + 1;
 	for (const word of words) {
 		const edits = distance(text, word);
-		if (edits < fewest) {
+		if (edits < fewestEdits) {
 			best = word;
-			fewest = edits;
+			fewestEdits = edits;
 		}
 	}
-
 	return best;
 }
 
@@ -90,10 +89,8 @@ function distance(left: string, right: string): number {
 			const replaced = (row[j] ?? 0) + (letter === right[j] ? 0 : 1);
 			next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
 		}
-
 		row = next;
 	}
-
 	return row[right.length] ?? 0;
 }
 

@@ -42,13 +42,13 @@ type CallerOptions<Event> = {
  * Calls the methods of a thread. All calls of one turn of the event loop are sent in one message, because a message
  * costs as much for one call as for many. Calls wait until the thread is ready.
  */
-export class ThreadCaller<Its extends Methods, Event = never> {
+export class ThreadCaller<Remote extends Methods, Event = never> {
 	readonly #options: CallerOptions<Event>;
 	readonly #sent = new Map<number, Waiting>();
 	#waiting: Waiting[] = [];
 	#isReady = false;
 	#isFlushing = false;
-	#last = 0;
+	#lastId = 0;
 
 	constructor(options: CallerOptions<Event>) {
 		this.#options = options;
@@ -63,23 +63,23 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		return this.#sent.size + this.#waiting.length;
 	}
 
-	call<Name extends keyof Its & string>(
+	call<Name extends keyof Remote & string>(
 		name: Name,
-		argument: Argument<Its[Name]>,
+		argument: Argument<Remote[Name]>,
 		transfer: readonly TransferListItem[] = [],
-	): Promise<Result<Its[Name]>> {
-		this.#last++;
-		const id = this.#last;
+	): Promise<Result<Remote[Name]>> {
+		this.#lastId++;
+		const id = this.#lastId;
 		return new Promise((resolve, reject) => this.#add({id, name, argument, transfer, resolve, reject, threads: 0}));
 	}
 
 	/** Calls a method without a reply, in order with other calls. */
-	notify<Name extends keyof Its & string>(name: Name, argument: Argument<Its[Name]>): void {
+	notify<Name extends keyof Remote & string>(name: Name, argument: Argument<Remote[Name]>): void {
 		this.#add({id: 0, name, argument, transfer: [], resolve: ignore, reject: ignore, threads: 0});
 	}
 
 	/** Calls a method without a reply, ahead of waiting calls, even if the thread is not ready. */
-	notifyNow<Name extends keyof Its & string>(name: Name, argument: Argument<Its[Name]>): void {
+	notifyNow<Name extends keyof Remote & string>(name: Name, argument: Argument<Remote[Name]>): void {
 		this.#options.send([{name, args: [argument]}], []);
 	}
 
@@ -106,14 +106,14 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 
 	/**
 	 * Handles the end of the thread. Calls are passed to the next thread, or rejected with the error if they have used
-	 * up their tries.
+	 * up their attempts.
 	 */
 	end(error: Error): void {
 		this.#isReady = false;
-		const all = [...this.#sent.values(), ...this.#waiting];
+		const pending = [...this.#sent.values(), ...this.#waiting];
 		this.#sent.clear();
-		this.#waiting = all.filter(({threads}) => threads < (this.#options.maxAttempts ?? 1));
-		for (const {reject} of all.filter(({threads}) => threads >= (this.#options.maxAttempts ?? 1))) {
+		this.#waiting = pending.filter(({threads}) => threads < (this.#options.maxAttempts ?? 1));
+		for (const {reject} of pending.filter(({threads}) => threads >= (this.#options.maxAttempts ?? 1))) {
 			reject(error);
 		}
 	}
@@ -140,40 +140,40 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		if (!this.#isReady || this.#waiting.length === 0) {
 			return;
 		}
-		const all = this.#waiting;
+		const waiting = this.#waiting;
 		this.#waiting = [];
 		try {
-			this.#send(all);
+			this.#send(waiting);
 		} catch {
 			// Only the calls whose argument cannot be copied fail.
-			for (const one of all) {
+			for (const call of waiting) {
 				try {
-					this.#send([one]);
+					this.#send([call]);
 				} catch (error) {
-					one.reject(error);
+					call.reject(error);
 				}
 			}
 		}
 	}
 
-	#send(all: readonly Waiting[]): void {
+	#send(waiting: readonly Waiting[]): void {
 		const calls: Calls[] = [];
 		const transfer: TransferListItem[] = [];
-		for (const {id, name, argument, transfer: its} of all) {
-			let last = calls.at(-1);
-			if (last?.name !== name || (last.ids === undefined) !== (id === 0)) {
-				last = {name, ...(id !== 0 && {ids: []}), args: []};
-				calls.push(last);
+		for (const {id, name, argument, transfer: callTransfer} of waiting) {
+			let group = calls.at(-1);
+			if (group?.name !== name || (group.ids === undefined) !== (id === 0)) {
+				group = {name, ...(id !== 0 && {ids: []}), args: []};
+				calls.push(group);
 			}
-			last.ids?.push(id);
-			last.args.push(argument);
-			transfer.push(...its);
+			group.ids?.push(id);
+			group.args.push(argument);
+			transfer.push(...callTransfer);
 		}
 		this.#options.send(calls, transfer);
-		for (const one of all) {
-			if (one.id !== 0) {
-				one.threads++;
-				this.#sent.set(one.id, one);
+		for (const call of waiting) {
+			if (call.id !== 0) {
+				call.threads++;
+				this.#sent.set(call.id, call);
 			}
 		}
 	}
@@ -182,13 +182,13 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 function ignore(): void {}
 
 /**
- * Answers calls in the thread. Replies and events of one turn of the event loop are sent in one message.
+ * Responds to calls in the thread. Replies and events of one turn of the event loop are sent in one message.
  *
  * @returns a function that sends an event
  */
-export function answerCalls<Its extends Methods, Event = never>(
+export function answerCalls<Remote extends Methods, Event = never>(
 	port: MessagePort,
-	methods: Its,
+	methods: Remote,
 ): (event: Event) => void {
 	let replies = noReplies();
 	let isReplying = false;

@@ -39,7 +39,7 @@ export function parseQueryTime(text: string): number | undefined {
 
 const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs};
 
-/** Parses `500ms`, `90s`, `5m`, `4h` or `4d` to milliseconds; a plain number is seconds. `undefined` if invalid. */
+/** Parses `500ms`, `90s`, `5m`, `4h`, `4d` or plain seconds to milliseconds. Returns `undefined` if it is invalid. */
 export function parseDuration(text: string): number | undefined {
 	const [, digits, unit = 's'] = /^(\d{1,12})(ms|s|m|h|d)?$/.exec(text) ?? [];
 	return digits === undefined ? undefined : Number(digits) * (units[unit] as number);

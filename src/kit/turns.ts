@@ -5,36 +5,34 @@ import {unavailable} from '../mail/api-error.ts';
  */
 type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
 
-type Waiting = {readonly start: () => void};
-
 /**
  * @param maxWaiting pieces that may wait per owner, besides the one that runs; more throw the API's `unavailable`
  */
 export function createTurns(maxWaiting = 8): Turns {
 	// A Map retains the order of insertion: the owner that was added first is next.
-	const owners = new Map<string, Waiting[]>();
+	const owners = new Map<string, Array<() => void>>();
 	let isBusy = false;
 
 	function next(): void {
-		const [first] = owners;
-		if (!first) {
+		const [nextOwner] = owners;
+		if (!nextOwner) {
 			isBusy = false;
 			return;
 		}
-		const [owner, [piece, ...rest]] = first;
+		const [owner, [start, ...rest]] = nextOwner;
 		owners.delete(owner);
 		if (rest.length > 0) {
 			owners.set(owner, rest);
 		}
-		piece?.start();
+		start?.();
 	}
 
 	function waitForTurn(owner: string): Promise<void> {
-		const own = owners.get(owner) ?? [];
-		if (own.length >= maxWaiting) {
+		const queue = owners.get(owner) ?? [];
+		if (queue.length >= maxWaiting) {
 			throw unavailable();
 		}
-		return new Promise(resolve => owners.set(owner, [...own, {start: resolve}]));
+		return new Promise(resolve => owners.set(owner, [...queue, resolve]));
 	}
 
 	return async (owner, work) => {
@@ -50,7 +48,7 @@ export function createTurns(maxWaiting = 8): Turns {
 	};
 }
 
-const waiting: Array<() => void> = [];
+const slices: Array<() => void> = [];
 
 /**
  * Runs work that may take tens of milliseconds, one piece at a time in the whole process. Between two pieces the event
@@ -58,25 +56,25 @@ const waiting: Array<() => void> = [];
  */
 export function inSlice<Result>(work: () => Result): Promise<Result> {
 	return new Promise((resolve, reject) => {
-		waiting.push(() => {
+		slices.push(() => {
 			try {
 				resolve(work());
 			} catch (error) {
 				reject(error);
 			}
 		});
-		if (waiting.length === 1) {
-			setImmediate(runNext);
+		if (slices.length === 1) {
+			setImmediate(runSlice);
 		}
 	});
 }
 
-function runNext(): void {
-	waiting[0]?.();
-	waiting.shift();
-	if (waiting.length > 0) {
+function runSlice(): void {
+	slices[0]?.();
+	slices.shift();
+	if (slices.length > 0) {
 		// Two turns: a new connection is accepted in the first one, and its request is read in the second.
-		setImmediate(setImmediate, runNext);
+		setImmediate(setImmediate, runSlice);
 	}
 }
 

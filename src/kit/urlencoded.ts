@@ -18,22 +18,22 @@ export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[nam
 	const octets = Buffer.from(body);
 	let start = 0;
 	let separator = -1;
-	for (let at = 0; at <= octets.length && fields.length < maxFields; at++) {
-		const octet = octets[at] ?? ampersand;
+	for (let index = 0; index <= octets.length && fields.length < maxFields; index++) {
+		const octet = octets[index] ?? ampersand;
 		if (octet === plus) {
-			octets[at] = space;
+			octets[index] = space;
 		} else if (octet === equals && separator === -1) {
-			separator = at;
+			separator = index;
 		} else if (octet === ampersand) {
-			if (at > start) {
-				const nameEnd = separator === -1 ? at : separator;
-				const valueStart = Math.min(nameEnd + 1, at);
+			if (index > start) {
+				const nameEnd = separator === -1 ? index : separator;
+				const valueStart = Math.min(nameEnd + 1, index);
 				fields.push([
 					decodeOctets(octets.subarray(start, nameEnd)),
-					decodeOctets(octets.subarray(valueStart, at)),
+					decodeOctets(octets.subarray(valueStart, index)),
 				]);
 			}
-			start = at + 1;
+			start = index + 1;
 			separator = -1;
 		}
 	}
@@ -43,14 +43,14 @@ export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[nam
 /** Decodes in place, since the result is never longer than the input. */
 function decodeOctets(octets: Buffer): string {
 	let length = 0;
-	for (let at = 0; at < octets.length; at++, length++) {
-		const high = octets[at] === percent ? hexDigit(octets[at + 1]) : -1;
-		const low = high === -1 ? -1 : hexDigit(octets[at + 2]);
+	for (let index = 0; index < octets.length; index++, length++) {
+		const high = octets[index] === percent ? hexDigit(octets[index + 1]) : -1;
+		const low = high === -1 ? -1 : hexDigit(octets[index + 2]);
 		if (low === -1) {
-			octets[length] = octets[at] as number;
+			octets[length] = octets[index] as number;
 		} else {
 			octets[length] = high * 16 + low;
-			at += 2;
+			index += 2;
 		}
 	}
 	return octets.toString('utf8', 0, length);

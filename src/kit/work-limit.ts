@@ -5,15 +5,15 @@ export type CpuClock = () => number;
 
 /** Asking the system takes longer than rendering a small message, so a result is reused for a while. */
 const cpuFreshMs = 10;
-let cpuSeen = {at: Number.NEGATIVE_INFINITY, used: 0};
+let cpuSample = {at: Number.NEGATIVE_INFINITY, used: 0};
 
 export const processCpu: CpuClock = () => {
 	const now = performance.now();
-	if (now - cpuSeen.at >= cpuFreshMs) {
+	if (now - cpuSample.at >= cpuFreshMs) {
 		const {user, system} = process.cpuUsage();
-		cpuSeen = {at: now, used: (user + system) / 1000};
+		cpuSample = {at: now, used: (user + system) / 1000};
 	}
-	return cpuSeen.used;
+	return cpuSample.used;
 };
 
 export type WorkClocks = {readonly clock: Pick<Clock, 'monotonic'>; readonly cpu: CpuClock};
@@ -23,7 +23,7 @@ export const systemClocks = {clock: systemClock, cpu: processCpu} satisfies Work
 /** `starved`: the machine gave it no time, which says nothing about the work. */
 export type WorkState = 'within' | 'spent' | 'starved';
 
-const maxWaits = 15;
+const maxWaitFactor = 15;
 
 /**
  * Starts measuring a piece of work in some thread. On a busy machine time passes without progress, so the limit is
@@ -34,16 +34,16 @@ const maxWaits = 15;
  * @returns a function that returns the current state
  */
 export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => WorkState {
-	const since = clock.monotonic();
-	const cpuSince = cpu();
+	const startedAt = clock.monotonic();
+	const cpuAtStart = cpu();
 	return () => {
-		const passed = clock.monotonic() - since;
-		if (passed < limitMs) {
+		const elapsed = clock.monotonic() - startedAt;
+		if (elapsed < limitMs) {
 			return 'within';
 		}
-		if (cpu() - cpuSince >= limitMs) {
+		if (cpu() - cpuAtStart >= limitMs) {
 			return 'spent';
 		}
-		return passed < maxWaits * limitMs ? 'within' : 'starved';
+		return elapsed < maxWaitFactor * limitMs ? 'within' : 'starved';
 	};
 }
