@@ -35,9 +35,9 @@ export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes
 		if (!hasAgreed) {
 			return questionPage(consent.address);
 		}
-		const acting = {...tools, operator: {actor: 'link', from: request.ip}};
-		const isDone = await writer.transaction(trx => agreeToAlerts(trx, acting, consent));
-		return isDone ? donePage(consent.address) : noticePage('expired', 410, en, null);
+		const actTools = {...tools, operator: {actor: 'link', from: request.ip}};
+		const isConfirmed = await writer.transaction(trx => agreeToAlerts(trx, actTools, consent));
+		return isConfirmed ? donePage(consent.address) : noticePage('expired', 410, en, null);
 	}
 
 	const send = (reply: FastifyReply, page: Page) => sendPage(reply, tools.random, page);
@@ -51,7 +51,7 @@ export function alertConsentRoutes({links, writer, tools}: ConsentParts): Routes
 	};
 }
 
-const page = (icon: Page['icon'], title: string, content: Html): Page => ({
+const okPage = (icon: Page['icon'], title: string, content: Html): Page => ({
 	status: 200,
 	texts: en,
 	brand: null,
@@ -61,7 +61,7 @@ const page = (icon: Page['icon'], title: string, content: Html): Page => ({
 });
 
 const questionPage = (address: string): Page =>
-	page(
+	okPage(
 		'letter',
 		'Receive alerts at this address?',
 		html`<p>Someone asked mailctl to send alerts to <bdi class="address">${address}</bdi>: notifications about problems with a mail service.</p>
@@ -70,4 +70,4 @@ const questionPage = (address: string): Page =>
 	);
 
 const donePage = (address: string): Page =>
-	page('done', 'Address confirmed', html`<p>Alerts will be sent to <bdi class="address">${address}</bdi>.</p>`);
+	okPage('done', 'Address confirmed', html`<p>Alerts will be sent to <bdi class="address">${address}</bdi>.</p>`);

@@ -138,7 +138,7 @@ export function lostPage(texts: Texts): Page {
 	};
 }
 
-const calmBlue = '#2f5bd7';
+const defaultAccent = '#2f5bd7';
 
 const light = {page: '#f4f5f7', card: '#ffffff', text: '#1b1f24', soft: '#59626e', line: '#e2e5e9', control: '#868e99'};
 const dark = {page: '#101216', card: '#191c22', text: '#eceef0', soft: '#a2abb6', line: '#2c313a', control: '#6f7884'};
@@ -148,9 +148,9 @@ function toStyle(accent: string | null): string {
 	return `${variables(light, accent)}@media(prefers-color-scheme:dark){${variables(dark, accent)}header img{padding:8px 12px;border-radius:10px;background:#fff}}${rules}`;
 }
 
-function variables(colours: typeof light, accent: string | null): string {
-	const {fill, onFill, link} = accentOn([colours.page, colours.card], accent ?? calmBlue);
-	const all = {...colours, fill, 'on-fill': onFill, link};
+function variables(colors: typeof light, accent: string | null): string {
+	const {fill, onFill, link} = accentOn([colors.page, colors.card], accent ?? defaultAccent);
+	const all = {...colors, fill, 'on-fill': onFill, link};
 	return `:root{${Object.entries(all)
 		.map(([name, value]) => `--${name}:${value}`)
 		.join(';')}}`;
@@ -192,7 +192,7 @@ footer{margin-top:24px;text-align:center;color:var(--soft);font-size:.9375rem}
 `.replaceAll('\n', '');
 
 /** The colors derived from a workspace's accent for the given surfaces. All are `#rrggbb`. */
-type AccentColours = {
+type AccentColors = {
 	/** The color of buttons, with enough contrast to the surfaces (WCAG 2.2 §1.4.11). */
 	readonly fill: string;
 	/** The color of the text on buttons: black or white, with a contrast of at least 4.5 to 1. */
@@ -208,46 +208,46 @@ const minTextContrast = 4.5;
 const step = 0.04;
 
 /** Uses the accent unchanged if it contrasts with the surfaces; otherwise darkens or lightens it until it does. */
-export function accentOn(surfaces: readonly string[], accent: string): AccentColours {
-	const fill = apartFrom(surfaces, accent, minShapeContrast);
+export function accentOn(surfaces: readonly string[], accent: string): AccentColors {
+	const fill = withContrast(surfaces, accent, minShapeContrast);
 	return {
 		fill,
 		onFill: contrast('#ffffff', fill) >= minTextContrast ? '#ffffff' : '#000000',
-		link: apartFrom(surfaces, accent, minTextContrast),
+		link: withContrast(surfaces, accent, minTextContrast),
 	};
 }
 
 /** Returns the contrast ratio of two colors, 1 to 21 (WCAG 2.2). */
-export function contrast(one: string, other: string): number {
-	const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+export function contrast(first: string, second: string): number {
+	const [darker = 0, lighter = 0] = [luminance(first), luminance(second)].sort((a, b) => a - b);
 	return (lighter + 0.05) / (darker + 0.05);
 }
 
-function apartFrom(surfaces: readonly string[], accent: string, min: number): string {
-	const end = surfaces.every(surface => contrast('#000000', surface) > contrast('#ffffff', surface)) ? 0 : 255;
+function withContrast(surfaces: readonly string[], accent: string, min: number): string {
+	const target = surfaces.every(surface => contrast('#000000', surface) > contrast('#ffffff', surface)) ? 0 : 255;
 	for (let share = 0; share < 1; share += step) {
-		const colour = mix(accent, end, share);
-		if (surfaces.every(surface => contrast(colour, surface) >= min)) {
-			return colour;
+		const color = mix(accent, target, share);
+		if (surfaces.every(surface => contrast(color, surface) >= min)) {
+			return color;
 		}
 	}
-	return end === 0 ? '#000000' : '#ffffff';
+	return target === 0 ? '#000000' : '#ffffff';
 }
 
-function mix(colour: string, end: number, share: number): string {
-	const parts = rgb(colour).map(part => Math.round(part + (end - part) * share));
+function mix(color: string, target: number, share: number): string {
+	const parts = rgb(color).map(part => Math.round(part + (target - part) * share));
 	return `#${parts.map(part => part.toString(16).padStart(2, '0')).join('')}`;
 }
 
-function luminance(colour: string): number {
-	const [red = 0, green = 0, blue = 0] = rgb(colour).map(part => {
+function luminance(color: string): number {
+	const [red = 0, green = 0, blue = 0] = rgb(color).map(part => {
 		const share = part / 255;
 		return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
 	});
 	return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-function rgb(colour: string): Rgb {
-	const number = Number.parseInt(colour.slice(1), 16);
+function rgb(color: string): Rgb {
+	const number = Number.parseInt(color.slice(1), 16);
 	return [number >> 16, (number >> 8) & 255, number & 255];
 }

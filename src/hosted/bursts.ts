@@ -32,16 +32,16 @@ export class Bursts {
 	add(hit: Hit): void {
 		const {pass, clock, quietMs, maxMs, max} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.from}`;
-		const known = this.#bursts.get(key);
-		if (!known && this.#bursts.size >= max) {
+		const openBurst = this.#bursts.get(key);
+		if (!openBurst && this.#bursts.size >= max) {
 			pass({...hit, together: 1});
 			return;
 		}
-		const burst: Burst = known ?? {hits: new Map(), until: clock.monotonic() + maxMs};
+		const burst: Burst = openBurst ?? {hits: new Map(), until: clock.monotonic() + maxMs};
 		this.#bursts.set(key, burst);
-		const same = burst.hits.get(hit.url);
-		burst.hits.set(hit.url, same ? merged(same, hit) : hit);
-		if (!same) {
+		const earlierHit = burst.hits.get(hit.url);
+		burst.hits.set(hit.url, earlierHit ? merged(earlierHit, hit) : hit);
+		if (!earlierHit) {
 			clearTimeout(burst.timer);
 			burst.timer = setTimeout(
 				() => this.#end(key),

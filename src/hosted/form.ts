@@ -13,7 +13,7 @@ export type Form = {
 
 export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
 
-/** The hosted forms have fewer: one field for each public topic, and a few more. Further fields are ignored. */
+/** Further fields are ignored. The hosted forms have fewer: one for each public topic, and a few more. */
 const maxFields = 2000;
 
 /**
@@ -29,7 +29,7 @@ export function readFields(body: Uint8Array, contentType: string): readonly Fiel
 /** Picks the fields of `Form`. If a name occurs several times, the first one counts. */
 export function toForm(fields: readonly Field[]): Form {
 	const textOf = (name: string) => {
-		const field = fields.find(one => one.name === name);
+		const field = fields.find(candidate => candidate.name === name);
 		// An uploaded file has no text. It is read as '', which matches no token and no action.
 		return field === undefined ? null : (field.value ?? '');
 	};
@@ -56,9 +56,9 @@ export function readMultipart(body: Uint8Array, contentType: string): Field[] | 
 }
 
 function parseField(lines: readonly string[]): Field | undefined {
-	const empty = lines.findIndex(line => line === '' || line === '\r');
-	const head = empty === -1 ? [] : lines.slice(0, empty);
-	const disposition = head.find(line => /^content-disposition:/i.test(line));
+	const blankIndex = lines.findIndex(line => line === '' || line === '\r');
+	const header = blankIndex === -1 ? [] : lines.slice(0, blankIndex);
+	const disposition = header.find(line => /^content-disposition:/i.test(line));
 	const name = disposition && parseParameter(disposition, 'name');
 	if (disposition === undefined || name === undefined) {
 		return undefined;
@@ -66,7 +66,7 @@ function parseField(lines: readonly string[]): Field | undefined {
 	const isFile = parseParameter(disposition, 'filename') !== undefined;
 	// The line end before a delimiter belongs to the delimiter.
 	const value = lines
-		.slice(empty + 1)
+		.slice(blankIndex + 1)
 		.join('\n')
 		.replace(/\r$/, '');
 	return {name, value: isFile ? null : value};

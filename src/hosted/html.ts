@@ -18,17 +18,17 @@ function toMarkup(value: Value): string {
 		return '';
 	}
 	if (typeof value === 'object') {
-		return 'markup' in value ? value.markup : value.map(one => one.markup).join('');
+		return 'markup' in value ? value.markup : value.map(({markup}) => markup).join('');
 	}
 	return String(value).replace(/[&<>"']/g, character => names[character] as string);
 }
 
 // Control characters, and those that change the writing direction of the text after the name.
-const unruly = new RegExp(`[${badInNames}]`, 'gu');
+const unsafeCharacters = new RegExp(`[${badInNames}]`, 'gu');
 
 /** Returns a user-supplied name as plain text, for titles and attributes, where it cannot be isolated by an element. */
 export function plainName(name: string): string {
-	return name.replace(unruly, '');
+	return name.replace(unsafeCharacters, '');
 }
 
 /** Returns a user-supplied name, isolated so that its writing direction does not affect the text around it. */

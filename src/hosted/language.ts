@@ -31,7 +31,7 @@ export function acceptedTags(field: string): string[] {
 				/^\s*([a-z]{1,8}(?:-[a-z0-9]{1,8})*)\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?$/i.exec(part) ?? [];
 			return {tag, weight: Number(weight)};
 		})
-		.filter((one): one is {tag: string; weight: number} => one.tag !== undefined && one.weight > 0)
+		.filter((range): range is {tag: string; weight: number} => range.tag !== undefined && range.weight > 0)
 		.sort((a, b) => b.weight - a.weight)
 		.map(({tag}) => tag);
 }

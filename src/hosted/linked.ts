@@ -1,9 +1,9 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
-import type {Routes} from '../api/api-parts.ts';
+import type {Api, Routes} from '../api/api-parts.ts';
 import {type Description, describe} from '../api/describe.ts';
-import {createFailureLimit} from '../api/rate-limit.ts';
+import {createFailureLimit, type FailureLimit} from '../api/rate-limit.ts';
 import type {Links} from '../compose/links/links.ts';
 import type {Claims} from '../compose/links/tokens.ts';
 import type {Clock} from '../kit/clock.ts';
@@ -49,7 +49,7 @@ export type LinkPage = {
 	/** The API description of the page, and of the form that it posts. */
 	readonly show: Described;
 	readonly act: Described & {readonly fields: Readonly<Record<string, TSchema>>; readonly example: object};
-	/** `form` is null for a request that changes nothing. */
+	/** `form` is `null` for a request that changes nothing. */
 	readonly respond: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
 };
 
@@ -57,22 +57,49 @@ export type LinkPage = {
  * Returns a function that creates the routes of a page behind links. All these pages share one limit on forged tokens.
  * GET and HEAD change nothing, because mail scanners follow links.
  */
-export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
-	const failForged = createFailureLimit(clock, () => forgedLimit);
+export function createLinkPages(parts: LinkParts): (page: LinkPage) => Routes {
+	const visits = new Visits(parts);
+	return page => api => {
+		api.register(async scope => addPage(scope, page, visits));
+	};
+}
 
-	/** Returns `null` if the token is forged. */
-	function open(token: string): {readonly linked: Visit['linked']; readonly isExpired: boolean} | null {
-		const opened = links.openUnsubscribe(token, clock.now());
-		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
-		return linked && {linked, isExpired: !opened.ok};
+function addPage(api: Api, {path, formLimit, show, act, respond}: LinkPage, visits: Visits): void {
+	acceptForms(api, ({query}) => (parseToken(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit));
+	// People get a page for invalid input too, so the schemas only describe the route.
+	api.setValidatorCompiler(() => () => true);
+
+	api.get(path, {schema: {...toSchema(show), querystring: Type.Object({token})}}, async (request, reply) =>
+		visits.send(reply, await visits.open(request, null, visit => respond(visit, null, []))),
+	);
+
+	const onRequest = async (request: FastifyRequest, reply: FastifyReply) => visits.refuseForged(request, reply);
+	api.post(path, {schema: toActSchema(act), onRequest}, async (request, reply) => {
+		const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
+		const fields = readFields(bytes, type);
+		const form = toForm(fields);
+		return visits.send(reply, await visits.open(request, form, visit => respond(visit, form, fields)));
+	});
+}
+
+/** Verifies the links that requests come from, and sends their pages. */
+class Visits {
+	readonly #parts: LinkParts;
+	readonly #countForged: FailureLimit;
+
+	constructor(parts: LinkParts) {
+		this.#parts = parts;
+		this.#countForged = createFailureLimit(parts.clock, () => forgedLimit);
 	}
 
-	async function visit(request: FastifyRequest, form: Form | null, respond: (visit: Visit) => Promise<Page>) {
+	/** Returns the page for a valid link from `respond`, and a notice for a forged or expired one. */
+	async open(request: FastifyRequest, form: Form | null, respond: (visit: Visit) => Promise<Page>): Promise<Page> {
+		const {reader} = this.#parts;
 		const token = parseToken(request.query) ?? form?.token ?? '';
-		const opened = open(token);
+		const opened = this.#verify(token);
 		const workspace = opened && (await findWorkspace(reader, opened.linked.workspaceId));
 		if (!opened || !workspace) {
-			return await forgedPage(request);
+			return await this.#forgedPage(request);
 		}
 		const {linked, isExpired} = opened;
 		const acceptLanguage = request.headers['accept-language'];
@@ -86,55 +113,35 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 	}
 
 	/** Runs before the body is read. Refuses a forged token in the URL, and a client that sent too many of them. */
-	async function refuseForged(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+	async refuseForged(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
 		const token = parseToken(request.query);
-		const isRefused = token === null ? failForged(request.ip, 0) !== null : open(token) === null;
-		return isRefused ? send(reply, await forgedPage(request)) : undefined;
+		const isRefused = token === null ? this.#countForged(request.ip, 0) !== null : this.#verify(token) === null;
+		return isRefused ? this.send(reply, await this.#forgedPage(request)) : undefined;
+	}
+
+	send(reply: FastifyReply, page: Page): FastifyReply {
+		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, this.#parts.random, page);
+	}
+
+	/** Returns `null` if the token is forged. */
+	#verify(token: string): {readonly linked: Visit['linked']; readonly isExpired: boolean} | null {
+		const {links, clock} = this.#parts;
+		const opened = links.openUnsubscribe(token, clock.now());
+		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
+		return linked && {linked, isExpired: !opened.ok};
 	}
 
 	/** A forged link does not identify a workspace, so its page has branding only if there is just one workspace. */
-	async function forgedPage({ip, headers}: FastifyRequest): Promise<Page> {
+	async #forgedPage({ip, headers}: FastifyRequest): Promise<Page> {
 		const acceptLanguage = headers['accept-language'];
-		if (failForged(ip) !== null) {
+		if (this.#countForged(ip) !== null) {
 			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
 		}
-		const workspace = await findOnlyWorkspace(reader);
+		const workspace = await findOnlyWorkspace(this.#parts.reader);
 		const texts = chooseTexts({preferred: [], acceptLanguage, fallback: workspace?.locale});
 		const brand = workspace && workspace.branding !== null ? toBrand(workspace, undefined) : null;
 		return noticePage('forged', 400, texts, brand);
 	}
-
-	function send(reply: FastifyReply, page: Page): FastifyReply {
-		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
-	}
-
-	return ({path, formLimit, show, act, respond}) =>
-		api => {
-			api.register(async scope => {
-				acceptForms(scope, ({query}) =>
-					parseToken(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit,
-				);
-				// People get a page for invalid input too, so the schemas only describe the route.
-				scope.setValidatorCompiler(() => () => true);
-
-				scope.get(
-					path,
-					{schema: {...toSchema(show), querystring: Type.Object({token})}},
-					async (request, reply) =>
-						send(reply, await visit(request, null, opened => respond(opened, null, []))),
-				);
-
-				scope.post(path, {schema: toActSchema(act), onRequest: refuseForged}, async (request, reply) => {
-					const {bytes, type} = (request.body as Submitted | undefined) ?? {
-						bytes: new Uint8Array(),
-						type: '',
-					};
-					const fields = readFields(bytes, type);
-					const form = toForm(fields);
-					return send(reply, await visit(request, form, opened => respond(opened, form, fields)));
-				});
-			});
-		};
 }
 
 const token = Type.String({description: 'The signed token from the link.'});

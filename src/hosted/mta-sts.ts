@@ -17,11 +17,11 @@ export function policyRoutes({policy, isOurs}: PolicyParts): Routes {
 	return api => {
 		api.get('/.well-known/mta-sts.txt', {schema: {hide: true} as FastifySchema}, async ({hostname}, reply) => {
 			const host = hostname.toLowerCase().replace(/\.$/, '');
-			const own = host.startsWith(prefix) && (await isOurs(host.slice(prefix.length))) ? await policy() : null;
-			if (own === null) {
+			const mtaSts = host.startsWith(prefix) && (await isOurs(host.slice(prefix.length))) ? await policy() : null;
+			if (mtaSts === null) {
 				throw apiError('not_found');
 			}
-			return reply.type('text/plain; charset=utf-8').send(own.text);
+			return reply.type('text/plain; charset=utf-8').send(mtaSts.text);
 		});
 	};
 }

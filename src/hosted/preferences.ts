@@ -49,20 +49,20 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		example: {action: 'save', topic: 'newsletter', shown: 'newsletter offers'},
 	},
 	async respond(visit, form, fields) {
-		const action = form && actions.find(one => one === form.action);
+		const action = form && actions.find(name => name === form.action);
 		if (action === undefined) {
 			return noticePage('unclear', 400, visit.texts, visit.brand);
 		}
 		// A choice applies to the person, not to the message whose link was followed.
 		const person = {...visit.linked, topicId: null};
-		const at = storeTime(clock.now());
-		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, at))};
-		const requested = action && askedFor(action, before, fields);
-		if (!requested) {
+		const now = storeTime(clock.now());
+		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, now))};
+		const change = action && toChange(action, before, fields);
+		if (!change) {
 			return preferencePage(visit, before, action);
 		}
-		const status = await unsubscribe({...person, action: requested, via: 'page', at});
-		return preferencePage(visit, {status, ...(await readChoices(reader, person, at))}, action);
+		const status = await unsubscribe({...person, action: change, via: 'page', at: now});
+		return preferencePage(visit, {status, ...(await readChoices(reader, person, now))}, action);
 	},
 });
 
@@ -73,7 +73,7 @@ type State = {
 };
 
 /** Returns the change to write, or `null` if it changes nothing or the address is suppressed entirely. */
-function askedFor(action: Action, state: State, fields: readonly Field[]): Unsubscription['action'] | null {
+function toChange(action: Action, state: State, fields: readonly Field[]): Unsubscription['action'] | null {
 	const {status, pausedUntil} = state;
 	if (action === 'all' || action === 'undo') {
 		return hasEffect(status, action) ? action : null;
@@ -82,14 +82,14 @@ function askedFor(action: Action, state: State, fields: readonly Field[]): Unsub
 		return null;
 	}
 	if (action === 'save') {
-		return wishes(state, fields);
+		return toUpdate(state, fields);
 	}
 	return action === 'pause' || pausedUntil !== null ? action : null;
 }
 
 /** Changes only topics that the page showed: one that was created since then is left alone. */
-function wishes({choices}: State, fields: readonly Field[]): PreferenceAction | null {
-	const valuesOf = (name: string) => fields.filter(one => one.name === name).map(({value}) => value ?? '');
+function toUpdate({choices}: State, fields: readonly Field[]): PreferenceAction | null {
+	const valuesOf = (name: string) => fields.filter(field => field.name === name).map(({value}) => value ?? '');
 	const shownCodes = new Set(valuesOf('shown').flatMap(codes => codes.split(' ')));
 	const chosen = new Set(valuesOf('topic'));
 	const offered = choices.filter(choice => shownCodes.has(choice.code) && isOffered(choice));
@@ -108,25 +108,25 @@ const isOffered = ({isRequired, isOut}: Choice): boolean => !isRequired || isOut
 function preferencePage({texts, brand, linked, token}: Visit, state: State, action: Action | null): Page {
 	const {status, choices, pausedUntil} = state;
 	const names = {address: addressMarkup(linked.address), brand: nameMarkup(brand.name)};
-	const test = status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null;
+	const testNotice = status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null;
 	const common = {status: 200, texts, brand};
 	if (status.all !== null) {
 		return {
 			...common,
 			icon: 'done',
 			title: status.all === 'other' ? texts.blocked : action === 'all' ? texts.done : texts.already,
-			content: html`<p>${filled(texts.allIsOff, names)}</p>${test}${status.all === 'page' ? postForm(token, undo(texts)) : null}`,
+			content: html`<p>${filled(texts.allIsOff, names)}</p>${testNotice}${status.all === 'page' ? postForm(token, undo(texts)) : null}`,
 		};
 	}
 	const pauseControls =
 		pausedUntil === null
 			? html`${button('other', 'pause', texts.pause)}<p class="soft">${texts.pauseMeans}</p>\n`
-			: html`<p>${filled(texts.pausedUntil, {date: dateIn(texts, pausedUntil)})}</p>\n${button('other', 'resume', texts.resume)}`;
+			: html`<p>${filled(texts.pausedUntil, {date: formatDate(texts, pausedUntil)})}</p>\n${button('other', 'resume', texts.resume)}`;
 	return {
 		...common,
 		icon: action === null ? 'letter' : 'done',
 		title: action === null ? texts.preferences : texts.saved,
-		content: html`<p>${filled(texts.preferencesText, names)}</p>${test}
+		content: html`<p>${filled(texts.preferencesText, names)}</p>${testNotice}
 ${postForm(
 	token,
 	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(pauseControls)}${section(everything(texts))}`,
@@ -135,21 +135,21 @@ ${postForm(
 }
 
 function topicsMarkup(texts: Texts, choices: readonly Choice[]): Html {
-	const boxes = choices.map(choice => {
+	const items = choices.map(choice => {
 		const {code, name, description, isOut} = choice;
-		const about = html`<span>${nameMarkup(name)}${description && html`<small>${nameMarkup(description)}</small>`}${
+		const label = html`<span>${nameMarkup(name)}${description && html`<small>${nameMarkup(description)}</small>`}${
 			isOffered(choice) ? null : html`<small>${texts.needed}</small>`
 		}</span>`;
 		return isOffered(choice)
-			? html`<label class="choice"><input type="checkbox" name="topic" value="${code}"${isOut ? null : html` checked`}>${about}</label>\n`
-			: html`<p class="choice">${about}</p>\n`;
+			? html`<label class="choice"><input type="checkbox" name="topic" value="${code}"${isOut ? null : html` checked`}>${label}</label>\n`
+			: html`<p class="choice">${label}</p>\n`;
 	});
 	const codes = choices.filter(isOffered).map(({code}) => code);
 	return html`<fieldset><legend>${texts.topics}</legend>
-${boxes}</fieldset>
+${items}</fieldset>
 <input type="hidden" name="shown" value="${codes.join(' ')}">
 ${codes.length > 0 ? button('main', 'save', texts.save) : null}`;
 }
 
-const dateIn = ({language}: Texts, time: string): string =>
+const formatDate = ({language}: Texts, time: string): string =>
 	new Intl.DateTimeFormat(language, {dateStyle: 'long', timeZone: 'UTC'}).format(Date.parse(time));

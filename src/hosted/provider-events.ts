@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import type {Routes} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
 import {leaveAtEnd} from '../api/in-turn.ts';
-import {createFailureLimit} from '../api/rate-limit.ts';
+import {createFailureLimit, type FailureLimit} from '../api/rate-limit.ts';
 import type {Incoming} from '../inbound/providers/provider.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
@@ -46,32 +46,89 @@ type Params = {readonly provider: string; readonly token: string};
  * The route to which providers post events. It needs no API key: the token in the path and the provider's own signature
  * authenticate a post.
  */
-export function providerEventRoutes<Smarthost extends EventOwner>({
-	intake,
-	observer,
-	mayAccept,
-	clock,
-}: Options<Smarthost>): Routes {
-	const failRefused = createFailureLimit(clock, () => refusedLimit);
-	const smarthosts = new WeakMap<FastifyRequest, Smarthost>();
-	const largePosts = new Seats(maxLargePosts);
-	/** Owners whose posts are temporarily rejected before their bodies are read. */
-	const limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
+export function providerEventRoutes<Smarthost extends EventOwner>(options: Options<Smarthost>): Routes {
+	const posts = new ProviderPosts(options);
+	return api => {
+		api.register(async scope => {
+			scope.removeAllContentTypeParsers();
+			// SNS sends its JSON as text/plain. A signature covers the bytes, whatever their type.
+			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
+			scope.setValidatorCompiler(() => () => true);
+			const onRequest = async (request: FastifyRequest, reply: FastifyReply) => posts.admit(request, reply);
+			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest}, async (request, reply) =>
+				posts.handle(request, reply),
+			);
+		});
+	};
+}
 
-	async function guarded<Result>(provider: string, work: () => Promise<Result>): Promise<Result> {
+class ProviderPosts<Smarthost extends EventOwner> {
+	readonly #options: Options<Smarthost>;
+	readonly #countRefusal: FailureLimit;
+	readonly #smarthosts = new WeakMap<FastifyRequest, Smarthost>();
+	readonly #largePosts = new Seats(maxLargePosts);
+	/** Owners whose posts are temporarily rejected before their bodies are read. */
+	readonly #limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
+
+	constructor(options: Options<Smarthost>) {
+		this.#options = options;
+		this.#countRefusal = createFailureLimit(options.clock, () => refusedLimit);
+	}
+
+	/** Runs before the body is read, so that only clients that know a valid URL can send large bodies. */
+	async admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+		const {intake, observer, mayAccept} = this.#options;
+		const {provider, token} = request.params as Params;
+		if (!mayAccept()) {
+			throw unavailable();
+		}
+		const smarthost = await this.#orUnavailable(provider, () => intake.find(provider, token));
+		if (smarthost === undefined) {
+			observer.providerPosted(provider, 'unknown');
+			return this.#refuse(request, reply, 'unknown');
+		}
+		const owner = ownerOf(smarthost);
+		const leave = isLarge(request) && !this.#limited.has(owner) ? this.#largePosts.take(owner) : undefined;
+		if (this.#limited.has(owner) || (isLarge(request) && leave === undefined)) {
+			observer.providerPosted(provider, 'limited');
+			throw tooMany();
+		}
+		if (leave !== undefined) {
+			leaveAtEnd(reply, leave);
+		}
+		this.#smarthosts.set(request, smarthost);
+		return undefined;
+	}
+
+	async handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+		const {intake, observer} = this.#options;
+		const {provider} = request.params as Params;
+		const incoming = {headers: request.headers, body: (request.body as Buffer | undefined) ?? Buffer.alloc(0)};
+		const smarthost = this.#smarthosts.get(request) as Smarthost;
+		const take = async () => await intake.take(smarthost, incoming);
+		const end = await this.#orUnavailable(provider, async () => await (isLarge(request) ? inSlice(take) : take()));
+		observer.providerPosted(provider, end);
+		if (end === 'limited') {
+			this.#limited.set(ownerOf(smarthost), true);
+		}
+		return end === 'taken' ? reply.code(200).send({received: true}) : this.#refuse(request, reply, end);
+	}
+
+	/** Reports an error of the work, and responds with a 503 so that the provider posts the events again. */
+	async #orUnavailable<Result>(provider: string, work: () => Promise<Result>): Promise<Result> {
 		try {
 			return await work();
 		} catch (error) {
-			observer.providerPostFailed(provider, error);
+			this.#options.observer.providerPostFailed(provider, error);
 			throw unavailable();
 		}
 	}
 
-	function refuse({ip}: FastifyRequest, reply: FastifyReply, end: Exclude<ProviderPostEnd, 'taken'>): FastifyReply {
+	#refuse({ip}: FastifyRequest, reply: FastifyReply, end: Exclude<ProviderPostEnd, 'taken'>): FastifyReply {
 		if (end === 'limited') {
 			throw tooMany();
 		}
-		if (failRefused(ip) !== null) {
+		if (this.#countRefusal(ip) !== null) {
 			throw apiError('rate_limited');
 		}
 		if (end === 'forged') {
@@ -79,53 +136,6 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 		}
 		throw refusals[end]();
 	}
-
-	/** Runs before the body is read, so that only clients that know a valid URL can send large bodies. */
-	async function admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
-		const {provider, token} = request.params as Params;
-		if (!mayAccept()) {
-			throw unavailable();
-		}
-		const smarthost = await guarded(provider, () => intake.find(provider, token));
-		if (smarthost === undefined) {
-			observer.providerPosted(provider, 'unknown');
-			return refuse(request, reply, 'unknown');
-		}
-		const owner = ownerOf(smarthost);
-		const leave = isLarge(request) && !limited.has(owner) ? largePosts.take(owner) : undefined;
-		if (limited.has(owner) || (isLarge(request) && leave === undefined)) {
-			observer.providerPosted(provider, 'limited');
-			throw tooMany();
-		}
-		if (leave !== undefined) {
-			leaveAtEnd(reply, leave);
-		}
-		smarthosts.set(request, smarthost);
-		return undefined;
-	}
-
-	async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-		const {provider} = request.params as Params;
-		const incoming = {headers: request.headers, body: (request.body as Buffer | undefined) ?? Buffer.alloc(0)};
-		const smarthost = smarthosts.get(request) as Smarthost;
-		const take = async () => await intake.take(smarthost, incoming);
-		const end = await guarded(provider, async () => await (isLarge(request) ? inSlice(take) : take()));
-		observer.providerPosted(provider, end);
-		if (end === 'limited') {
-			limited.set(ownerOf(smarthost), true);
-		}
-		return end === 'taken' ? reply.code(200).send({received: true}) : refuse(request, reply, end);
-	}
-
-	return api => {
-		api.register(async scope => {
-			scope.removeAllContentTypeParsers();
-			// SNS sends its JSON as text/plain. A signature covers the bytes, whatever their type.
-			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
-			scope.setValidatorCompiler(() => () => true);
-			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest: admit}, handle);
-		});
-	};
 }
 
 function isLarge({headers}: FastifyRequest): boolean {

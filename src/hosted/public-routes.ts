@@ -31,8 +31,9 @@ type PublicParts = {
 /**
  * The routes of links in messages. `src/hosted` serves everything that recipients, mail providers and certificate
  * authorities request without an API key: unsubscribing, preferences, tracking, provider events, ACME challenges and
- * the MTA-STS policy. It relies on the signed tokens of `src/compose/links` to authenticate a request and on `src/outcome` to
- * change anything. It never trusts a workspace's texts as markup, and a GET never changes a subscription.
+ * the MTA-STS policy. It relies on the signed tokens of `src/compose/links` to authenticate a request and on
+ * `src/outcome` to change anything. It never trusts a workspace's texts as markup, and a GET never changes a
+ * subscription.
  */
 export function publicRoutes({
 	links,
@@ -54,7 +55,7 @@ export function publicRoutes({
 		trackingRoutes({
 			links,
 			collector,
-			lost: ({headers}, reply) => {
+			sendForged: ({headers}, reply) => {
 				const acceptLanguage = headers['accept-language'];
 				return sendPage(reply, random, lostPage(chooseTexts({preferred: [], acceptLanguage, fallback: null})));
 			},

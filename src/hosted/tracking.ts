@@ -14,7 +14,7 @@ type TrackingRoutesOptions = {
 	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
 	readonly collector: Pick<Collector, 'add'>;
 	/** Responds to a forged token with a page and status 404. */
-	readonly lost: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
+	readonly sendForged: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
 	readonly clock: Clock;
 };
 
@@ -27,17 +27,17 @@ const responseHeaders = {'cache-control': 'no-store', 'referrer-policy': 'no-ref
  * The routes of tracked messages: the pixel that records opens, and the redirects that record clicks. The response is
  * sent before anything is recorded. An expired token still returns its pixel or redirect, but records nothing.
  */
-export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOptions): Routes {
-	function note(request: FastifyRequest, type: EngagementType, claims: Claims, url: string, now: number): void {
+export function trackingRoutes({links, collector, sendForged, clock}: TrackingRoutesOptions): Routes {
+	function record(request: FastifyRequest, type: EngagementType, claims: Claims, url: string, now: number): void {
 		if (request.method === 'HEAD') {
 			return;
 		}
 		const {workspaceId, messageId, role, address} = claims;
 		const machine = isMachine(request.headers);
 		const at = storeTime(now);
-		const counted = {type, url, n: 1, machineN: machine ? 1 : 0, firstAt: at, lastAt: at};
+		const engagement = {type, url, n: 1, machineN: machine ? 1 : 0, firstAt: at, lastAt: at};
 		const userAgent = toUserAgent(request.headers);
-		collector.add({workspaceId, messageId, role, address, ...counted, machine, userAgent, from: request.ip});
+		collector.add({workspaceId, messageId, role, address, ...engagement, machine, userAgent, from: request.ip});
 	}
 
 	return api => {
@@ -45,9 +45,9 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			const now = clock.now();
 			const opened = links.readOpen(request.params.token, now);
 			if (opened.ok) {
-				note(request, 'opened', opened.claims, '', now);
+				record(request, 'opened', opened.claims, '', now);
 			} else if (opened.fault === 'forged') {
-				return lost(request, reply);
+				return sendForged(request, reply);
 			}
 			return reply.headers(responseHeaders).type('image/gif').send(pixel);
 		});
@@ -56,10 +56,10 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			const now = clock.now();
 			const opened = links.readClick(request.params.token, now);
 			if (!opened.ok && opened.fault === 'forged') {
-				return lost(request, reply);
+				return sendForged(request, reply);
 			}
 			if (opened.ok) {
-				note(request, 'clicked', opened.claims, opened.url, now);
+				record(request, 'clicked', opened.claims, opened.url, now);
 			}
 			return reply.headers(responseHeaders).redirect(toLocation(opened.url), 302);
 		});
@@ -111,13 +111,13 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 	},
 	{name: 'mail filter', pattern: /fireeye|trellix|mcafee|kaspersky|cloudmark|zscaler|vade ?secure|virustotal/i},
 	{
-		name: 'preview of links',
+		name: 'link preview',
 		pattern: /BingPreview|SkypeUriPreview|Microsoft Office Existence Discovery|Slack-ImgProxy/i,
 	},
-	{name: 'preview of links', pattern: /facebookexternalhit|WhatsApp\/|GoogleMessages\/|URL Preview/i},
+	{name: 'link preview', pattern: /facebookexternalhit|WhatsApp\/|GoogleMessages\/|URL Preview/i},
 	// Slackbot, Twitterbot, bingbot and others, but not phones by Cubot.
 	{name: 'robot', pattern: /(?<!cu)bot\b|crawler|spider|scanner|\+https?:\/\//i},
-	{name: 'driven browser', pattern: /HeadlessChrome|PhantomJS|Puppeteer|Playwright|Selenium/i},
+	{name: 'automated browser', pattern: /HeadlessChrome|PhantomJS|Puppeteer|Playwright|Selenium/i},
 	{
 		name: 'HTTP library',
 		pattern: /^(?:curl|wget|python|aiohttp|go-http-client|java\/|apache-httpclient|okhttp|axios|AHC\/)/i,
@@ -164,7 +164,7 @@ type CollectorOptions = {
 	readonly retryMs?: number;
 };
 
-const atOnce = 64;
+const maxConcurrentWrites = 64;
 
 /**
  * Writes opens and clicks in the background, after the pixel or redirect has been sent. Repeated hits of one recipient
@@ -197,9 +197,9 @@ export class Collector {
 	#put(hit: Hit, isEarlier: boolean): void {
 		const {max = 10_000} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.from} ${hit.together} ${hit.url}`;
-		const other = this.#waiting.get(key);
-		if (other) {
-			this.#waiting.set(key, isEarlier ? merged(hit, other) : merged(other, hit));
+		const waitingHit = this.#waiting.get(key);
+		if (waitingHit) {
+			this.#waiting.set(key, isEarlier ? merged(hit, waitingHit) : merged(waitingHit, hit));
 		} else if (isEarlier || this.#waiting.size < max) {
 			this.#waiting.set(key, hit);
 		} else {
@@ -231,7 +231,7 @@ export class Collector {
 		for (const [key, hit] of this.#waiting) {
 			hits.push(hit);
 			this.#waiting.delete(key);
-			if (hits.length === atOnce) {
+			if (hits.length === maxConcurrentWrites) {
 				break;
 			}
 		}

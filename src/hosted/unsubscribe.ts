@@ -113,28 +113,28 @@ function toView(subject: Subject): View {
 	// The links of a test message change nothing, so its page shows what they would do.
 	const isOut = status.isTest && (action === 'topic' || action === 'all');
 	if (status.all !== null || (isOut && (action === 'all' || status.topic === null))) {
-		return outOfAll(subject, status.all !== 'other');
+		return optedOutView(subject, status.all !== 'other');
 	}
 	if (status.topic !== null && (status.topic.block !== null || isOut)) {
-		return outOfTopic(subject, status.topic);
+		return topicOptedOutView(subject, status.topic);
 	}
-	return action === 'undo' ? undone(subject) : confirm(subject);
+	return action === 'undo' ? undoneView(subject) : confirmView(subject);
 }
 
 /** Fills the address, brand and topic into a sentence. */
-function say({brand, linked: {address}, status: {topic}}: Subject, text: string): Html {
+function fillIn({brand, linked: {address}, status: {topic}}: Subject, text: string): Html {
 	const name = nameMarkup(topic?.name ?? '');
 	return filled(text, {address: addressMarkup(address), brand: nameMarkup(brand.name), topic: name});
 }
 
-function confirm(subject: Subject): View {
+function confirmView(subject: Subject): View {
 	const {texts, brand, status} = subject;
 	const {topic} = status;
 	if (topic === null) {
 		return {
 			icon: 'letter',
 			title: filled(texts.confirmAll, {brand: plainName(brand.name)}),
-			text: html`${say(subject, texts.confirmAllText)} ${texts.allMeans}`,
+			text: html`${fillIn(subject, texts.confirmAllText)} ${texts.allMeans}`,
 			buttons: section(button('main', 'all', texts.unsubscribe)),
 		};
 	}
@@ -143,42 +143,42 @@ function confirm(subject: Subject): View {
 	return {
 		icon: 'letter',
 		title: filled(isRequired ? texts.required : texts.confirmTopic, {topic: plainName(topic.name)}),
-		text: html`${about}${say(subject, isRequired ? texts.requiredText : texts.confirmTopicText)}`,
+		text: html`${about}${fillIn(subject, isRequired ? texts.requiredText : texts.confirmTopicText)}`,
 		buttons: section(
 			html`${button('main', 'topic', isRequired ? texts.stopOthers : texts.unsubscribeTopic)}${everything(texts)}`,
 		),
 	};
 }
 
-function outOfAll(subject: Subject, isByPage: boolean): View {
+function optedOutView(subject: Subject, isFromPage: boolean): View {
 	const {texts, action, status} = subject;
 	const title = action === null || action === 'undo' ? texts.already : texts.done;
 	return {
 		icon: 'done',
-		title: isByPage ? title : texts.blocked,
-		text: say(subject, texts.allIsOff),
+		title: isFromPage ? title : texts.blocked,
+		text: fillIn(subject, texts.allIsOff),
 		buttons: status.all === 'page' ? undo(texts) : null,
 	};
 }
 
-function outOfTopic(subject: Subject, {block, isRequired}: NonNullable<SubscriptionStatus['topic']>): View {
+function topicOptedOutView(subject: Subject, {block, isRequired}: NonNullable<SubscriptionStatus['topic']>): View {
 	const {texts, action} = subject;
 	return {
 		icon: 'done',
 		title: action === null || action === 'undo' ? texts.already : texts.done,
-		text: say(subject, isRequired ? texts.othersAreOff : texts.topicIsOff),
+		text: fillIn(subject, isRequired ? texts.othersAreOff : texts.topicIsOff),
 		buttons: html`${block === 'page' ? undo(texts) : null}${section(everything(texts))}`,
 	};
 }
 
-function undone(subject: Subject): View {
+function undoneView(subject: Subject): View {
 	const {texts, status} = subject;
-	const again = status.topic === null ? 'all' : 'topic';
+	const optOut = status.topic === null ? 'all' : 'topic';
 	return {
 		icon: 'done',
 		title: texts.undone,
-		text: say(subject, texts.undoneText),
-		buttons: section(button('other', again, status.topic?.isRequired ? texts.stopOthers : texts.unsubscribe)),
+		text: fillIn(subject, texts.undoneText),
+		buttons: section(button('other', optOut, status.topic?.isRequired ? texts.stopOthers : texts.unsubscribe)),
 	};
 }
 

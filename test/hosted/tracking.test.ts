@@ -46,7 +46,7 @@ async function start(t: ExecutionContext, store: Store) {
 			trackingRoutes({
 				links: createLinks({keys, publicUrl: '', random: randomBytes}),
 				collector,
-				lost: (_request, reply) => sendError(reply, apiError('not_found')),
+				sendForged: (_request, reply) => sendError(reply, apiError('not_found')),
 				clock: {...systemClock, now: () => time.now},
 			}),
 		],
