@@ -1,8 +1,8 @@
 import {isMessageId} from './message.ts';
 
 /** Header fields that a send may add in addition to `X-…`, spelled as signatures list them. */
-const known = ['In-Reply-To', 'References', 'Importance', 'Auto-Submitted'] as const;
-const spellings: ReadonlyMap<string, string> = new Map(known.map(name => [name.toLowerCase(), name]));
+const standardNames = ['In-Reply-To', 'References', 'Importance', 'Auto-Submitted'] as const;
+const spellings: ReadonlyMap<string, string> = new Map(standardNames.map(name => [name.toLowerCase(), name]));
 
 /** The maximum length of a value, in octets of UTF-8 (RFC 5322 §2.1.1). */
 export const maxHeaderLength = 998;
@@ -36,9 +36,9 @@ export function addedName(name: string): string | null {
 
 /** Returns the problem with a field that a send adds (`must …`), or `null`. */
 export function addedProblem(name: string, value: string): string | null {
-	const spelled = addedName(name);
-	if (spelled === null) {
-		return `must not be set: allowed are ${known.join(', ')} and X- names that neither mailctl nor a provider reserves`;
+	const spelling = addedName(name);
+	if (spelling === null) {
+		return `must not be set: allowed are ${standardNames.join(', ')} and X- names that neither mailctl nor a provider reserves`;
 	}
 	if (value === '' || Buffer.byteLength(value) > maxHeaderLength) {
 		return `must have 1 to ${maxHeaderLength} octets`;
@@ -46,7 +46,7 @@ export function addedProblem(name: string, value: string): string | null {
 	if (controls.test(value)) {
 		return 'must be valid Unicode without line breaks or control characters';
 	}
-	switch (spelled) {
+	switch (spelling) {
 		case 'In-Reply-To':
 		case 'References':
 			return value.split(' ').every(isAddedId)
@@ -68,16 +68,16 @@ const isAddedId = (id: string) => isMessageId(id) && id.length <= maxMessageIdLe
 type Headers = ReadonlyArray<readonly [name: string, value: string]>;
 
 /** Returns the value of a field that a send added. */
-export function addedValue(headers: Headers | undefined, name: (typeof known)[number]): string | undefined {
-	return headers?.find(([one]) => one === name)?.[1];
+export function addedValue(headers: Headers | undefined, name: (typeof standardNames)[number]): string | undefined {
+	return headers?.find(([key]) => key === name)?.[1];
 }
 
 /**
  * Returns the header fields of a reply (RFC 5322 §3.6.4). Of a long thread, the first message and the newest remain.
  */
-export function answering(messageId: string, its: Headers | undefined): Headers {
-	const before = addedValue(its, 'References') ?? addedValue(its, 'In-Reply-To');
-	const ids = [...(before?.split(' ') ?? []), messageId];
+export function answering(messageId: string, originalHeaders: Headers | undefined): Headers {
+	const references = addedValue(originalHeaders, 'References') ?? addedValue(originalHeaders, 'In-Reply-To');
+	const ids = [...(references?.split(' ') ?? []), messageId];
 	while (ids.length > 1 && Buffer.byteLength(ids.join(' ')) > maxHeaderLength) {
 		ids.splice(ids.length > 2 ? 1 : 0, 1);
 	}

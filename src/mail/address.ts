@@ -128,7 +128,7 @@ function problem(text: string): ParsedAddress {
 	return {ok: false, problem: text};
 }
 
-const operators: ReadonlySet<string> = new Set(['postmaster', 'abuse']);
+const operatorLocals: ReadonlySet<string> = new Set(['postmaster', 'abuse']);
 
 /** Whether an address belongs to the installation at every domain, so that no workspace can use it. */
 export const isReserved = (address: string): boolean =>
@@ -136,5 +136,5 @@ export const isReserved = (address: string): boolean =>
 
 /** Whether people read the mail to an address (RFC 5321 §4.5.1, RFC 2142). `postmaster` needs no domain. */
 export function isOperatorAddress(address: string): boolean {
-	return operators.has((address.split('@')[0] as string).toLowerCase());
+	return operatorLocals.has((address.split('@')[0] as string).toLowerCase());
 }

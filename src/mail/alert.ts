@@ -13,29 +13,29 @@ type Kind = {
 	readonly isPerWorkspace: boolean;
 };
 
-const own = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: false});
-const workspaces = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: true});
+const ofInstallation = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: false});
+const ofWorkspace = (title: string, holdMs = 0): Kind => ({title, holdMs, isPerWorkspace: true});
 
 /** The problems that operators are alerted to. */
 export const alertKinds = {
-	blocklisted: own('on a blocklist'),
-	domain_failed: workspaces('records of a domain are missing'),
-	certificate: own('a certificate expires soon, or cannot be used or renewed'),
-	workspace_paused: workspaces('a workspace is paused'),
-	provider_blocks: own('a provider blocks our address'),
-	smarthost_refuses: own('a relay refuses our mail'),
-	smarthost_silent: workspaces('a relay sends no events'),
-	bounces_unread: own('bounces are not being processed', 10 * minute),
-	webhook_dead: workspaces('a webhook endpoint accepts no events'),
-	disk: own('the disk is nearly full'),
-	queue_old: own('messages that are due are not being sent'),
+	blocklisted: ofInstallation('on a blocklist'),
+	domain_failed: ofWorkspace('records of a domain are missing'),
+	certificate: ofInstallation('a certificate expires soon, or cannot be used or renewed'),
+	workspace_paused: ofWorkspace('a workspace is paused'),
+	provider_blocks: ofInstallation('a provider blocks our address'),
+	smarthost_refuses: ofInstallation('a relay refuses our mail'),
+	smarthost_silent: ofWorkspace('a relay sends no events'),
+	bounces_unread: ofInstallation('bounces are not being processed', 10 * minute),
+	webhook_dead: ofWorkspace('a webhook endpoint accepts no events'),
+	disk: ofInstallation('the disk is nearly full'),
+	queue_old: ofInstallation('messages that are due are not being sent'),
 	// A node that restarts is back before this.
-	node_lost: own('a node is unreachable', minute),
-	backup_old: own('the last backup is old'),
+	node_lost: ofInstallation('a node is unreachable', minute),
+	backup_old: ofInstallation('the last backup is old'),
 	// A backward step is only seen once.
-	clock: own('the clock is wrong'),
+	clock: ofInstallation('the clock is wrong'),
 	// Nodes are upgraded one after the other.
-	version: own('nodes run different versions', 60 * minute),
+	version: ofInstallation('nodes run different versions', 60 * minute),
 } as const satisfies Readonly<Record<string, Kind>>;
 
 export type AlertKind = keyof typeof alertKinds;

@@ -33,7 +33,7 @@ export const apiErrors = {
 	},
 	recipient_suppressed: {status: 422, message: 'The recipient is on the suppression list.'},
 	recipient_unsubscribed: {status: 422, message: 'The recipient has opted out of this topic.'},
-	unknown_unsubscribe_group: {status: 422, message: 'There is no topic with this code in this workspace.'},
+	unknown_unsubscribe_group: {status: 422, message: 'The topic does not exist in this workspace.'},
 	rate_limited: {status: 429, message: 'The rate limit of this API key was exceeded; see the RateLimit headers.'},
 	quota_exceeded: {status: 429, message: 'The monthly quota of this workspace is used up.'},
 	internal_error: {status: 500, message: 'Internal Server Error'},

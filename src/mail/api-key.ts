@@ -5,7 +5,7 @@ import type {Mode} from './message.ts';
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const randomLength = 32;
 const checksumLength = 6;
-const form = /^key_(live|test)_[0-9A-Za-z]{38}$/;
+const keyPattern = /^key_(live|test)_[0-9A-Za-z]{38}$/;
 
 /**
  * Creates an API key: `key_live_` or `key_test_`, 32 random base62 characters, and a checksum by which secret scanners
@@ -28,7 +28,7 @@ export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = 
 
 /** Returns the mode of a well-formed key with a valid checksum, or `null`. Whether the key exists is not checked. */
 export function apiKeyMode(key: string): Mode | null {
-	const mode = form.exec(key)?.[1];
+	const mode = keyPattern.exec(key)?.[1];
 	return mode !== undefined && key.endsWith(checksum(key.slice(0, -checksumLength))) ? (mode as Mode) : null;
 }
 
@@ -77,12 +77,12 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /** Granted only to keys that name it, because it lets a mail client submit over SMTP. */
-const named: Scope = 'messages:submit';
-const all = scopes.filter(scope => scope !== named);
+const explicitScope: Scope = 'messages:submit';
+const defaults = scopes.filter(scope => scope !== explicitScope);
 
 /** Returns the scopes of a key that names none. A test key can send and read, but manages only what it is granted. */
 export function defaultScopes(mode: Mode): readonly Scope[] {
-	return mode === 'live' ? all : all.filter(scope => scope === 'messages:send' || scope.endsWith(':read'));
+	return mode === 'live' ? defaults : defaults.filter(scope => scope === 'messages:send' || scope.endsWith(':read'));
 }
 
 /** A fixed-window limit. */
@@ -91,14 +91,14 @@ export type RateLimit = {readonly requests: number; readonly windowMs: number};
 const maxRequests = 1_000_000_000;
 const maxWindow = 86_400;
 
-/** Parses `6000/60`, requests per window in seconds. `null` for `0`, which is no limit; `undefined` if invalid. */
+/** Parses `6000/60`, requests per window in seconds. Returns `null` for `0` (no limit), and `undefined` if invalid. */
 export function readRateLimit(text: string): RateLimit | null | undefined {
 	if (text === '0') {
 		return null;
 	}
 	const [, requests, seconds] = /^(\d{1,10})\/(\d{1,5})$/.exec(text)?.map(Number) ?? [];
-	const isGood = isFrom1(requests, maxRequests) && isFrom1(seconds, maxWindow);
-	return isGood ? {requests, windowMs: seconds * 1000} : undefined;
+	const isValid = isInRange(requests, maxRequests) && isInRange(seconds, maxWindow);
+	return isValid ? {requests, windowMs: seconds * 1000} : undefined;
 }
 
 /** Whether a limit never allows more than another, neither at once nor over time. `null` is no limit. */
@@ -111,6 +111,6 @@ export function isWithin(limit: RateLimit | null, max: RateLimit | null): boolea
 	);
 }
 
-function isFrom1(number: number | undefined, max: number): number is number {
+function isInRange(number: number | undefined, max: number): number is number {
 	return number !== undefined && number >= 1 && number <= max;
 }

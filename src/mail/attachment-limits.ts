@@ -19,8 +19,8 @@ const maxBodyLength = 64 * mebibyte;
 
 /** Returns the maximum length of a send's body. */
 export function sendBodyLimit({max, bytes}: AttachmentLimits = defaultAttachments): number {
-	const more = max * bytes - defaultAttachments.max * defaultAttachments.bytes;
-	return Math.min(maxBodyLength, defaultBody + Math.ceil((Math.max(0, more) * 4) / 3));
+	const extraBytes = max * bytes - defaultAttachments.max * defaultAttachments.bytes;
+	return Math.min(maxBodyLength, defaultBody + Math.ceil((Math.max(0, extraBytes) * 4) / 3));
 }
 
 /** Returns the limits of a workspace, or `undefined` if it has the defaults. */

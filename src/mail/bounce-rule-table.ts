@@ -10,7 +10,7 @@ export type RuleTable =
 
 /** Reports a problem at a path. */
 type Refuse = (path: string, problem: string) => void;
-type ReadPattern = (written: string) => Pattern;
+type ReadPattern = (pattern: string) => Pattern;
 
 const maxRules = 1000;
 const maxPatternLength = 8000;
@@ -31,13 +31,13 @@ export function parseRuleTable(text: string, read: ReadPattern = parsePattern): 
 }
 
 /** Puts custom rules first. A custom rule replaces the shipped one with the same name. */
-export function withOwnRules(own: readonly BounceRule[], shipped: readonly BounceRule[]): BounceRule[] {
-	const names = new Set(own.map(({name}) => name));
-	return [...own, ...shipped.filter(({name}) => !names.has(name))];
+export function withOwnRules(custom: readonly BounceRule[], shipped: readonly BounceRule[]): BounceRule[] {
+	const names = new Set(custom.map(({name}) => name));
+	return [...custom, ...shipped.filter(({name}) => !names.has(name))];
 }
 
 function parseRules(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] {
-	const file = json(text, refuse);
+	const file = parseJsonText(text, refuse);
 	if (file === undefined) {
 		return [];
 	}
@@ -51,10 +51,10 @@ function parseRules(text: string, read: ReadPattern, refuse: Refuse): BounceRule
 		return [];
 	}
 	const names = new Set<string>();
-	return file.rules.flatMap((entry: unknown, index) => rule(entry, `rules[${index}]`, names, read, refuse));
+	return file.rules.flatMap((entry: unknown, index) => parseRule(entry, `rules[${index}]`, names, read, refuse));
 }
 
-function json(text: string, refuse: Refuse): unknown {
+function parseJsonText(text: string, refuse: Refuse): unknown {
 	try {
 		return JSON.parse(text) as unknown;
 	} catch (error) {
@@ -63,34 +63,36 @@ function json(text: string, refuse: Refuse): unknown {
 	}
 }
 
-function rule(entry: unknown, place: string, names: Set<string>, read: ReadPattern, refuse: Refuse): BounceRule[] {
+function parseRule(entry: unknown, path: string, names: Set<string>, read: ReadPattern, refuse: Refuse): BounceRule[] {
 	if (!isObject(entry)) {
-		refuse(place, 'is not an object');
+		refuse(path, 'is not an object');
 		return [];
 	}
 	const {name, category, when} = entry;
 	if (typeof name !== 'string' || !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(name)) {
-		refuse(`${place}.name`, 'use 1 to 64 lowercase letters, digits, dots, - and _');
+		refuse(`${path}.name`, 'use 1 to 64 lowercase letters, digits, dots, - and _');
 		return [];
 	}
-	const path = `${place} (${name})`;
+	const rulePath = `${path} (${name})`;
 	if (names.has(name)) {
-		refuse(path, 'another rule has this name');
+		refuse(rulePath, 'another rule has this name');
 	}
 	names.add(name);
-	checkFields(path, entry, ruleFields, refuse);
-	const known = isCategory(category) ? category : null;
-	if (known === null) {
-		refuse(`${path}.category`, `use one of ${bounceCategories.join(' ')}`);
+	checkFields(rulePath, entry, ruleFields, refuse);
+	const validCategory = isCategory(category) ? category : null;
+	if (validCategory === null) {
+		refuse(`${rulePath}.category`, `use one of ${bounceCategories.join(' ')}`);
 	}
 	if (!isObject(when) || Object.keys(when).length === 0) {
-		refuse(`${path}.when`, `name at least one of ${conditions.join(' ')}`);
+		refuse(`${rulePath}.when`, `name at least one of ${conditions.join(' ')}`);
 		return [];
 	}
-	checkFields(`${path}.when`, when, conditions, refuse);
-	const all = parseConditions(when, `${path}.when`, read, refuse);
-	return known === null ? [] : [{name, category: known, ...all}];
+	checkFields(`${rulePath}.when`, when, conditions, refuse);
+	const parsedConditions = parseConditions(when, `${rulePath}.when`, read, refuse);
+	return validCategory === null ? [] : [{name, category: validCategory, ...parsedConditions}];
 }
+
+const hostHint = 'use names such as outlook.com, which include their subdomains';
 
 function parseConditions(
 	when: JsonObject,
@@ -99,24 +101,18 @@ function parseConditions(
 	refuse: Refuse,
 ): Omit<BounceRule, 'name' | 'category'> {
 	return {
-		class: classOf(when.class, `${path}.class`, refuse),
-		code: codes(when.code, `${path}.code`, refuse),
-		enhanced: enhanced(when.enhanced, `${path}.enhanced`, refuse),
+		class: parseClass(when.class, `${path}.class`, refuse),
+		code: parseCodes(when.code, `${path}.code`, refuse),
+		enhanced: parseEnhanced(when.enhanced, `${path}.enhanced`, refuse),
 		phases: parseList(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, refuse),
-		hosts: parseList(
-			when.host,
-			`${path}.host`,
-			isHost,
-			'use names such as outlook.com, which include their subdomains',
-			refuse,
-		),
-		address: flag(when.address, `${path}.address`, refuse),
-		text: pattern(when.text, `${path}.text`, read, refuse),
-		unless: pattern(when.unless, `${path}.unless`, read, refuse),
+		hosts: parseList(when.host, `${path}.host`, isHost, hostHint, refuse),
+		address: parseFlag(when.address, `${path}.address`, refuse),
+		text: parsePatterns(when.text, `${path}.text`, read, refuse),
+		unless: parsePatterns(when.unless, `${path}.unless`, read, refuse),
 	};
 }
 
-function flag(value: unknown, path: string, refuse: Refuse): boolean | null {
+function parseFlag(value: unknown, path: string, refuse: Refuse): boolean | null {
 	if (value === undefined || typeof value === 'boolean') {
 		return value ?? null;
 	}
@@ -124,7 +120,7 @@ function flag(value: unknown, path: string, refuse: Refuse): boolean | null {
 	return null;
 }
 
-function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
+function parseClass(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
 	if (value === undefined || value === 4 || value === 5) {
 		return value ?? null;
 	}
@@ -133,37 +129,37 @@ function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
 }
 
 /** Parses `550`, `55x`, `5xx` and `none`. */
-function codes(value: unknown, path: string, refuse: Refuse): RegExp | null {
-	const isCode = (one: string): one is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(one);
+function parseCodes(value: unknown, path: string, refuse: Refuse): RegExp | null {
+	const isCode = (code: string): code is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(code);
 	const list = parseList(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', refuse);
-	return list && new RegExp(`^(?:${list.map(one => one.replaceAll('x', '\\d')).join('|')})$`);
+	return list && new RegExp(`^(?:${list.map(code => code.replaceAll('x', '\\d')).join('|')})$`);
 }
 
 const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}))?))$/;
 
 /** Parses `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649` and `none`. */
-function enhanced(value: unknown, path: string, refuse: Refuse): RegExp | null {
-	const isEnhanced = (one: string): one is string => {
-		const parts = enhancedForm.exec(one);
+function parseEnhanced(value: unknown, path: string, refuse: Refuse): RegExp | null {
+	const isEnhanced = (code: string): code is string => {
+		const parts = enhancedForm.exec(code);
 		return parts !== null && !(Number(parts[5]) < Number(parts[4]));
 	};
 	const hint = 'use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none';
 	const list = parseList(value, path, isEnhanced, hint, refuse);
-	return list && new RegExp(`^(?:${list.map(enhancedPattern).join('|')})$`);
+	return list && new RegExp(`^(?:${list.map(toEnhancedPattern).join('|')})$`);
 }
 
-function enhancedPattern(one: string): string {
-	const [, digit, subject, any, from, to] = enhancedForm.exec(one) as RegExpExecArray;
+function toEnhancedPattern(code: string): string {
+	const [, digit, subject, any, from, to] = enhancedForm.exec(code) as RegExpExecArray;
 	if (digit === undefined) {
-		return one;
+		return code;
 	}
 	const first = Number(from);
 	const details = Array.from({length: Number(to ?? from) - first + 1}, (_, index) => first + index);
 	return `${digit === 'x' ? '[45]' : digit}\\.${subject}\\.(?:${any === undefined ? details.join('|') : '\\d+'})`;
 }
 
-function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse): RegExp | null {
-	const list = parseList(value, path, (one): one is string => one !== '', 'use regular expressions', refuse);
+function parsePatterns(value: unknown, path: string, read: ReadPattern, refuse: Refuse): RegExp | null {
+	const list = parseList(value, path, (item): item is string => item !== '', 'use regular expressions', refuse);
 	if (list === null) {
 		return null;
 	}
@@ -172,12 +168,12 @@ function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse
 		return null;
 	}
 	const sources: string[] = [];
-	for (const one of list) {
-		const result = read(one);
+	for (const item of list) {
+		const result = read(item);
 		if (result.ok) {
 			sources.push(result.source);
 		} else {
-			refuse(path, `${JSON.stringify(one.slice(0, 60))} ${result.problem}`);
+			refuse(path, `${JSON.stringify(item.slice(0, 60))} ${result.problem}`);
 		}
 	}
 	return sources.length < list.length ? null : new RegExp(sources.join('|'), 'i');
@@ -186,22 +182,22 @@ function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse
 function parseList<T extends string>(
 	value: unknown,
 	path: string,
-	isGood: (one: string) => one is T,
+	isValid: (item: string) => item is T,
 	hint: string,
 	refuse: Refuse,
 ): T[] | null {
 	if (value === undefined) {
 		return null;
 	}
-	const list = (Array.isArray(value) ? value : [value]).map((one: unknown) =>
-		typeof one === 'number' ? `${one}` : one,
+	const list = (Array.isArray(value) ? value : [value]).map((item: unknown) =>
+		typeof item === 'number' ? `${item}` : item,
 	);
-	const good = list.filter((one): one is T => typeof one === 'string' && isGood(one));
-	if (list.length === 0 || good.length < list.length) {
+	const valid = list.filter((item): item is T => typeof item === 'string' && isValid(item));
+	if (list.length === 0 || valid.length < list.length) {
 		refuse(path, hint);
 		return null;
 	}
-	return good;
+	return valid;
 }
 
 function isCategory(value: unknown): value is BounceCategory {
@@ -217,7 +213,7 @@ function isHost(value: string): value is string {
 }
 
 function checkFields(path: string, fields: JsonObject, allowed: readonly string[], refuse: Refuse): void {
-	for (const field of Object.keys(fields).filter(one => !allowed.includes(one))) {
+	for (const field of Object.keys(fields).filter(name => !allowed.includes(name))) {
 		refuse(`${path}.${field.slice(0, 40)}`, `is not one of ${allowed.join(' ')}`);
 	}
 }
@@ -232,32 +228,32 @@ const maxWays = 10_000;
  * Reads one regular expression of a rule table. Rejects one that could be slow, and one that can never match, because
  * rules see normalized text (`plainText`). Accents are optional: normalized text has none.
  */
-export function parsePattern(written: string): Pattern {
-	const spelled = withoutCodes(written);
-	const problem = compileProblem(written) ?? formProblem(spelled) ?? timeProblem(bareOf(spelled));
+export function parsePattern(pattern: string): Pattern {
+	const decoded = decodeEscapes(pattern);
+	const problem = compileProblem(pattern) ?? formProblem(decoded) ?? timeProblem(simplified(decoded));
 	if (problem !== null) {
 		return {ok: false, problem};
 	}
-	const source = plainSource(spelled);
-	const pattern = new RegExp(source, 'i');
+	const source = toPlainSource(decoded);
+	const regex = new RegExp(source, 'i');
 	// `^$` is allowed, because some mail servers reply without any text.
-	return pattern.test('') && pattern.test('\0')
+	return regex.test('') && regex.test('\0')
 		? {ok: false, problem: 'matches every text: add something that must occur in it'}
 		: {ok: true, source};
 }
 
 /** Reads a pattern that is known to be valid, without checking it. */
-export function parseGoodPattern(written: string): Pattern {
-	return {ok: true, source: plainSource(withoutCodes(written))};
+export function parseGoodPattern(pattern: string): Pattern {
+	return {ok: true, source: toPlainSource(decodeEscapes(pattern))};
 }
 
-function plainSource(spelled: string): string {
-	return unaccented(spelled.replaceAll('ß', '(?:ss)'));
+function toPlainSource(decoded: string): string {
+	return unaccented(decoded.replaceAll('ß', '(?:ss)'));
 }
 
 /** Decodes `\u00e9`, `\xe9` and `\é` to `é`, so that the accent can be removed. */
-function withoutCodes(written: string): string {
-	return written.replace(/\\(?:u([\da-f]{4})|x([\da-f]{2})|.)/gis, (code, long?: string, short?: string) => {
+function decodeEscapes(pattern: string): string {
+	return pattern.replace(/\\(?:u([\da-f]{4})|x([\da-f]{2})|.)/gis, (code, long?: string, short?: string) => {
 		const hex = long ?? short;
 		const character = hex === undefined ? code.slice(1) : String.fromCharCode(Number.parseInt(hex, 16));
 		return character > '\x7f' ? character : code;
@@ -283,19 +279,19 @@ function formProblem(source: string): string | null {
 	if (code !== undefined) {
 		return `has ${code}, which is not supported: use only \\b \\B \\d \\D \\s \\S \\w \\W`;
 	}
-	if (/\(\?<(?![=!])/.test(bareOf(source))) {
+	if (/\(\?<(?![=!])/.test(simplified(source))) {
 		return 'has a named group, which is not supported: use (?:…)';
 	}
-	const classes = (source.match(escapesAndClasses) ?? []).filter(one => one.startsWith('['));
-	for (const [whole, from = '', to = ''] of classes.flatMap(one => [...one.slice(1, -1).matchAll(range)])) {
+	const classes = (source.match(escapesAndClasses) ?? []).filter(part => part.startsWith('['));
+	for (const [match, from = '', to = ''] of classes.flatMap(part => [...part.slice(1, -1).matchAll(range)])) {
 		if (unaccented(from + to) !== from + to) {
-			return `has ${whole}, but accents are removed before matching: use a-z, or list the letters`;
+			return `has ${match}, but accents are removed before matching: use a-z, or list the letters`;
 		}
 	}
 	if (classes.includes('[]')) {
 		return 'has [], which matches nothing: write \\[ and \\] for literal brackets';
 	}
-	if (classes.some(one => one.includes('ß'))) {
+	if (classes.some(part => part.includes('ß'))) {
 		return 'has ß in [], but ß becomes ss before matching: use (?:ss|…)';
 	}
 	const literalText = source.replace(escapesAndClasses, (_, sign = 'a') => (/\W/.test(sign) ? sign : '.'));
@@ -309,7 +305,7 @@ function formProblem(source: string): string | null {
 }
 
 /** Returns the pattern with letters in place of classes and escapes. */
-function bareOf(source: string): string {
+function simplified(source: string): string {
 	return source.replace(/\\./gs, 'a').replace(/\[[^\]]*\]/g, 'a');
 }
 
@@ -321,7 +317,7 @@ function timeProblem(bare: string): string | null {
 	if (repeatsChoice(bare)) {
 		return 'repeats a group that has a repetition or a choice: write the group out';
 	}
-	return waysOf(bare) > maxWays ? `repeats too often: the product of its bounds exceeds ${maxWays}` : null;
+	return countWays(bare) > maxWays ? `repeats too often: the product of its bounds exceeds ${maxWays}` : null;
 }
 
 /** Whether a repeated group is ambiguous: it contains a repetition, an alternative or an option. */
@@ -347,7 +343,7 @@ function repeatsChoice(bare: string): boolean {
 }
 
 /** Returns the maximum number of ways to split a text among the pattern's repetitions. */
-function waysOf(bare: string): number {
+function countWays(bare: string): number {
 	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, min, max]) => Number(max ?? min));
 	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);
 }

@@ -26,14 +26,14 @@ export function createClassify(rules: readonly BounceRule[]): Classify {
 		for (const facts of toFacts(evidence)) {
 			const rule = rules.find(candidate => matches(candidate, facts));
 			if (rule !== undefined) {
-				return judgement(rule, facts);
+				return toClassification(rule, facts);
 			}
 		}
-		return undecided;
+		return undetermined;
 	};
 }
 
-const undecided: Judgement = {
+const undetermined: Judgement = {
 	category: 'undetermined',
 	type: 'transient',
 	suppresses: false,
@@ -41,25 +41,25 @@ const undecided: Judgement = {
 	matched: null,
 };
 
-function matches(rule: BounceRule, {code, enhanced, class: digit, phase, host, text, said}: Facts): boolean {
+function matches(rule: BounceRule, {code, enhanced, class: firstDigit, phase, host, text, original}: Facts): boolean {
 	return (
-		(rule.class === null || rule.class === digit) &&
+		(rule.class === null || rule.class === firstDigit) &&
 		(rule.phases === null || (phase !== null && rule.phases.includes(phase))) &&
 		(rule.enhanced === null || rule.enhanced.test(enhanced ?? 'none')) &&
 		(rule.code === null || rule.code.test(code === null ? 'none' : String(code))) &&
-		(rule.hosts === null || rule.hosts.some(name => isBelow(host || 'none', name))) &&
-		(rule.address === null || rule.address === namesAddress(said)) &&
+		(rule.hosts === null || rule.hosts.some(name => isInDomain(host || 'none', name))) &&
+		(rule.address === null || rule.address === containsAddress(original)) &&
 		(rule.text === null || rule.text.test(text)) &&
 		(rule.unless === null || !rule.unless.test(text))
 	);
 }
 
-function isBelow(host: string, name: string): boolean {
+function isInDomain(host: string, name: string): boolean {
 	return host === name || host.endsWith(`.${name}`);
 }
 
-function judgement(rule: BounceRule, facts: Facts): Judgement {
-	const category = asFarAsSaid(rule.category, facts);
+function toClassification(rule: BounceRule, facts: Facts): Judgement {
+	const category = limitToPhase(rule.category, facts);
 	const isHard = suppresses(category);
 	return {
 		category,
@@ -71,11 +71,11 @@ function judgement(rule: BounceRule, facts: Facts): Judgement {
 }
 
 /** A refusal before RCPT says nothing about the recipient, and a 4xx is not a final verdict on one. */
-function asFarAsSaid(category: BounceCategory, {phase, class: digit}: Facts): BounceCategory {
+function limitToPhase(category: BounceCategory, {phase, class: firstDigit}: Facts): BounceCategory {
 	if (phase !== null && !recipientPhases.has(phase)) {
 		return senderCategories.has(category) ? category : phase === 'mail' ? 'sender' : 'undetermined';
 	}
-	return digit === 4 && suppresses(category) ? 'undetermined' : category;
+	return firstDigit === 4 && suppresses(category) ? 'undetermined' : category;
 }
 
 function matchCodes(rule: BounceRule, {code, enhanced}: Facts): string | null {
@@ -95,7 +95,7 @@ type Facts = {
 	/** The normalized text (`plainText`). */
 	readonly text: string;
 	/** The text as received. */
-	readonly said: string;
+	readonly original: string;
 };
 
 /** A longer text about one recipient adds only cost. */
@@ -112,11 +112,11 @@ const emptyCode = /^[45]\.0\.\d+$|^5\.1\.351$|^5\.4\.350$/;
 
 const verificationFailed = 'verif(?:y|ication) (?:has )?failed';
 /** The address that the queried server refused, before its text: `<neko@example.org>: 550 …`. */
-const aboutWhom = '(?:<?[^\\s<>@]{1,64}@[^\\s<>]{1,255}?>?:?\\s{1,9})?';
+const refusedAddress = '(?:<?[^\\s<>@]{1,64}@[^\\s<>]{1,255}?>?:?\\s{1,9})?';
 
 /**
  * Phrases that introduce another server's reply. The last one counts, because the innermost reply follows it. That
- * reply starts with a code, except after a callout (`wordy`), which may pass on text alone.
+ * reply starts with a code, except after a callout (the group `callout`), which may pass on text alone.
  */
 const introductions = new RegExp(
 	[
@@ -128,17 +128,17 @@ const introductions = new RegExp(
 		'\\b[45]\\d\\d-["\'](?=[45]\\.|[45]\\d\\d)', // Cisco: Unknown address error 550-'5.1.1 …'
 		'error from remote [^]{1,300}?:\\s{1,9}', // Exim
 		// Exim, about a recipient. The text before `callout` may show that it was about the sender.
-		`(?<wordy>(?<=^|[\\d:;>("'\\n-]\\s?)(?:recipient )?call-?out ${verificationFailed}\\s{0,9}(?:[:;,(\\n]|[-–—]{1,2})\\s{0,9}${aboutWhom}(?!\\s{0,9}for\\b))`,
-		`\\b(?:call-?out|recipient|address) ${verificationFailed}(?:\\s{0,9}(?:[:;,(]|[-–—]{1,2}))?\\s{0,9}${aboutWhom}`,
+		`(?<callout>(?<=^|[\\d:;>("'\\n-]\\s?)(?:recipient )?call-?out ${verificationFailed}\\s{0,9}(?:[:;,(\\n]|[-–—]{1,2})\\s{0,9}${refusedAddress}(?!\\s{0,9}for\\b))`,
+		`\\b(?:call-?out|recipient|address) ${verificationFailed}(?:\\s{0,9}(?:[:;,(]|[-–—]{1,2}))?\\s{0,9}${refusedAddress}`,
 		'\\bresponse to [^:\\n]{1,20}:?[^:\\n]{0,300}\\bwas:? ["\']?',
 	]
-		.map(one => `(?:${one})`)
+		.map(phrase => `(?:${phrase})`)
 		.join('|'),
 	'gi',
 );
 const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
 /** What another server said about the sender in a callout says nothing about the recipient. */
-const ofSender = /sender|verification failed for|(?<!recipient )callout/i;
+const aboutSender = /sender|verification failed for|(?<!recipient )callout/i;
 /** The first refusal in a transcript: later ones follow from it. */
 const transcript = /<<< ?(?=[45]\d\d)/;
 
@@ -150,14 +150,14 @@ const transcript = /<<< ?(?=[45]\d\d)/;
 function toFacts(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, maxTextLength);
 	const phase = evidence.phase ?? phaseIn(text);
-	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
+	const innerReply = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const textFacts = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);
 	// A reply without text has its text before the code: `The mailbox is full (550 5.1.1)`.
-	if (said === null || !/\p{L}{3}/u.test(plainText(said))) {
+	if (innerReply === null || !/\p{L}{3}/u.test(plainText(innerReply))) {
 		return [textFacts];
 	}
-	const code = codeIn(said, firstCode) ?? evidence.code ?? codeIn(text.slice(0, -said.length), anyCode);
-	return [facts({...evidence, code}, said, phase), textFacts];
+	const code = codeIn(innerReply, firstCode) ?? evidence.code ?? codeIn(text.slice(0, -innerReply.length), anyCode);
+	return [facts({...evidence, code}, innerReply, phase), textFacts];
 }
 
 function codeIn(text: string, codes: RegExp): number | null {
@@ -166,21 +166,21 @@ function codeIn(text: string, codes: RegExp): number | null {
 }
 
 function facts({code, enhanced, status, host}: Evidence, text: string, phase: Phase | null): Facts {
-	const inText = text.match(enhancedCodes) ?? [];
-	const codes = [inText[0], enhanced, ...inText, status].filter(one => one !== null && one !== undefined);
-	const best = codes.find(one => !emptyCode.test(one)) ?? codes[0] ?? null;
+	const textCodes = text.match(enhancedCodes) ?? [];
+	const codes = [textCodes[0], enhanced, ...textCodes, status].filter(item => item != null);
+	const mostSpecific = codes.find(item => !emptyCode.test(item)) ?? codes[0] ?? null;
 	return {
 		code,
-		enhanced: best,
-		class: classOf(code, best),
+		enhanced: mostSpecific,
+		class: classOf(code, mostSpecific),
 		phase,
 		host: host?.toLowerCase().replace(/\.$/, '') ?? '',
 		text: plainText(text),
-		said: text,
+		original: text,
 	};
 }
 
-/** The first digit of the reply alone decides (RFC 5321 §4.2.1). A report's `4.0.0` promises no other attempt. */
+/** The first digit of the reply alone decides (RFC 5321 §4.2.1): a report's `4.0.0` does not promise a retry. */
 function classOf(code: number | null, enhanced: string | null): 4 | 5 {
 	if (code !== null) {
 		return code < 500 ? 4 : 5;
@@ -193,15 +193,15 @@ function innermostReply(text: string): string | null {
 	if (first !== null) {
 		return text.slice(first.index + first[0].length);
 	}
-	let at = 0;
+	let start = 0;
 	for (const {index, 0: words, groups} of text.matchAll(introductions)) {
 		const end = index + words.length;
-		if (ofSender.test(text.slice(at, index))) {
+		if (aboutSender.test(text.slice(start, index))) {
 			break;
 		}
-		at = groups?.wordy !== undefined || beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
+		start = groups?.callout !== undefined || beginsWithCode.test(text.slice(end, end + 12)) ? end : start;
 	}
-	return at === 0 ? null : text.slice(at);
+	return start === 0 ? null : text.slice(start);
 }
 
 /** Returns a reply without an introduction, starting at the first reply code. */
@@ -210,31 +210,31 @@ function firstReply(text: string): string | null {
 	return match === null || match.index === 0 ? null : text.slice(match.index + 1);
 }
 
-const foreign = /[^\x00-\x7f]/;
+const nonAscii = /[^\x00-\x7f]/;
 const accents = /[\u0300-\u036f]/g;
 const address = /[^\s<>()[\]{};:,"'|]{1,64}@(?:[\w\u0080-\uffff-]{1,63}\.){0,8}[\w\u0080-\uffff-]{1,63}/g;
 const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
 const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
-const speaker =
+const attribution =
 	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)|\berror from remote mail ?(?:er|server)\b/gi;
 // Exim puts a verified sender in brackets, and may omit the closing `Sender verify failed`.
 const verifiedSender = /(?<![a-z] )\bverification failed for <[^<>\s]{1,320}>/gi;
 const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
 // As in `BAD_RECIPIENT` and `user_unknown`.
-const joints = /(?<=[a-z])_(?=[a-z])/gi;
-const blanks = /\s+/g;
+const wordUnderscore = /(?<=[a-z])_(?=[a-z])/gi;
+const whiteSpace = /\s+/g;
 
 /** Whether the first reply in a text names an address. Text that daemons write around it always names the recipient. */
-function namesAddress(text: string): boolean {
+function containsAddress(text: string): boolean {
 	const reply = text.slice(anyCode.exec(text)?.index ?? 0).trimStart();
 	return reply.slice(0, reply.search(/\n|$/)).search(address) >= 0;
 }
 
 /** Removes accents, so that a rule matches however a mail server writes a word (`boîte`, `boite`). */
 export function unaccented(text: string): string {
-	return foreign.test(text)
+	return nonAscii.test(text)
 		? text
 				.normalize('NFD')
 				.replace(accents, '')
@@ -257,11 +257,11 @@ export function plainText(text: string): string {
 		.replace(address, '')
 		.replace(hostWithAddress, ' ')
 		.replace(lineCode, ' ')
-		.replace(speaker, ' ')
+		.replace(attribution, ' ')
 		.replace(command, '')
 		.replace(emptyBrackets, '')
-		.replace(joints, ' ')
-		.replace(blanks, ' ')
+		.replace(wordUnderscore, ' ')
+		.replace(whiteSpace, ' ')
 		.trim();
 }
 
@@ -297,7 +297,7 @@ const phasePatterns: ReadonlyArray<readonly [RegExp, Phase]> = [
 ];
 
 /** The refused command in a transcript. */
-const refused = /(?:^| )>>> ?([a-z]{4,8}|\.)(?=[ :]|$)(?:(?!>>>).){0,600}?<<< ?[45]\d\d/i;
+const refusedCommand = /(?:^| )>>> ?([a-z]{4,8}|\.)(?=[ :]|$)(?:(?!>>>).){0,600}?<<< ?[45]\d\d/i;
 const commands: Readonly<Record<string, Phase>> = {
 	rcpt: 'rcpt',
 	mail: 'mail',
@@ -313,14 +313,14 @@ const commands: Readonly<Record<string, Phase>> = {
 export function phaseIn(text: string): Phase | null {
 	const line = text.replace(/\s+/g, ' ');
 	const reportedPhase = phasePatterns.find(([pattern]) => pattern.test(line))?.[1];
-	return reportedPhase ?? commands[refused.exec(line)?.[1]?.toLowerCase() ?? ''] ?? null;
+	return reportedPhase ?? commands[refusedCommand.exec(line)?.[1]?.toLowerCase() ?? ''] ?? null;
 }
 
 /** Longer replies are distinguished by their beginnings. */
 const maxReplyLength = 300;
 const code = /^[245]\d\d$/;
-/** In a reply of several lines. */
-const firstOfMany = /^([245]\d\d)-/;
+/** The code in a line of a reply that continues. */
+const multilineCode = /^([245]\d\d)-/;
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}$/;
 const digit = /\d/;
 const variable = '…';
@@ -330,11 +330,11 @@ const variable = '…';
  * different recipients has the same wording. Codes at its beginning are retained.
  */
 export function toWording(reply: string): string {
-	const words = plainText(reply.slice(0, maxReplyLength)).replace(firstOfMany, '$1 ').split(' ');
-	const first = code.test(words[0] ?? '') ? 1 : 0;
-	const codes = enhancedCode.test(words[first] ?? '') ? first + 1 : first;
+	const words = plainText(reply.slice(0, maxReplyLength)).replace(multilineCode, '$1 ').split(' ');
+	const afterCode = code.test(words[0] ?? '') ? 1 : 0;
+	const afterCodes = enhancedCode.test(words[afterCode] ?? '') ? afterCode + 1 : afterCode;
 	return words
-		.map((word, index) => (index >= codes && digit.test(word) ? variable : word))
+		.map((word, index) => (index >= afterCodes && digit.test(word) ? variable : word))
 		.filter((word, index, all) => word !== variable || all[index - 1] !== variable)
 		.join(' ');
 }

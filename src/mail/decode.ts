@@ -16,30 +16,30 @@ export function decodeBody(body: Buffer, encoding: TransferEncoding | null, max:
 
 /** Returns the charset that an HTML document declares, or `undefined`. */
 export function charsetOfHtml(html: Buffer): string | undefined {
-	const head = html.toString('latin1', 0, looksForCharset);
+	const head = html.toString('latin1', 0, charsetSearchLength);
 	return /<meta[^>]{0,500}\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})/i.exec(head)?.[1];
 }
 
 // Browsers look at the first 1,024 octets, but mail programs put their styles first.
-const looksForCharset = 8192;
+const charsetSearchLength = 8192;
 
 /** Whether the charset declared for a part is known, is not the default of email, and is not UTF-8 by mistake. */
 export function isTrustedCharset(charset: string | undefined, bytes: Buffer): boolean {
-	const label = labelOf(charset);
+	const label = toLabel(charset);
 	if (utf8Labels.has(label)) {
 		return isMostlyUtf8(bytes);
 	}
-	return !unsaidLabels.has(label) && (wideLabel.test(label) || decodeAs(label, Buffer.alloc(0)) !== null);
+	return !undeclaredLabels.has(label) && (wideLabel.test(label) || decodeAs(label, Buffer.alloc(0)) !== null);
 }
 
 /** Decodes text. If the charset is unknown or wrong, tries UTF-8, then Windows-1252. */
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
-	const label = labelOf(charset);
-	const wide = utf16Of(bytes, wideLabel.test(label));
-	const isNarrow = utf8Labels.has(label) || unsaidLabels.has(label) || wideLabel.test(label);
-	const known = wide === null && isNarrow ? null : decodeAs(wide ?? label, bytes);
-	if (known !== null) {
-		return known;
+	const label = toLabel(charset);
+	const utf16 = detectUtf16(bytes, wideLabel.test(label));
+	const isUnhelpful = utf8Labels.has(label) || undeclaredLabels.has(label) || wideLabel.test(label);
+	const decoded = utf16 === null && isUnhelpful ? null : decodeAs(utf16 ?? label, bytes);
+	if (decoded !== null) {
+		return decoded;
 	}
 	if (!isMostlyUtf8(bytes)) {
 		return new TextDecoder('windows-1252').decode(bytes);
@@ -49,7 +49,7 @@ export function decodeText(bytes: Buffer, charset: string | undefined): string {
 	return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
 }
 
-const labelOf = (charset: string | undefined): string => (charset ?? '').trim().toLowerCase();
+const toLabel = (charset: string | undefined): string => (charset ?? '').trim().toLowerCase();
 
 /** Whether most of the text beyond ASCII decodes as UTF-8, which then may be damaged or cut inside a character. */
 function isMostlyUtf8(bytes: Buffer): boolean {
@@ -64,29 +64,29 @@ function isMostlyUtf8(bytes: Buffer): boolean {
 }
 
 const wideLabel = /^(?:cs)?(?:utf-?16|unicode|(?:iso-10646-)?ucs-2)(?:le|be|feff|fffe)?$/;
-const looksAt = 1024;
+const sampleLength = 1024;
 
 /**
  * Detects UTF-16 by its bytes, because mailers declare it for ASCII and send it undeclared. In every language, spaces
  * and digits have a zero octet.
  */
-function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | null {
-	const head = bytes.subarray(0, looksAt);
+function detectUtf16(bytes: Buffer, isDeclared: boolean): 'utf-16le' | 'utf-16be' | null {
+	const head = bytes.subarray(0, sampleLength);
 	if (!head.includes(0)) {
 		return null;
 	}
 	const zeros = [0, 0];
-	for (const [at, byte] of head.entries()) {
-		zeros[at % 2] = (zeros[at % 2] as number) + (byte === 0 ? 1 : 0);
+	for (const [index, byte] of head.entries()) {
+		zeros[index % 2] = (zeros[index % 2] as number) + (byte === 0 ? 1 : 0);
 	}
 	const [even = 0, odd = 0] = zeros;
-	const isWide = Math.abs(even - odd) * (isClaimed ? 50 : 4) > head.length;
+	const isWide = Math.abs(even - odd) * (isDeclared ? 50 : 4) > head.length;
 	return isWide ? (even > odd ? 'utf-16be' : 'utf-16le') : null;
 }
 
 const utf8Labels: ReadonlySet<string> = new Set(['utf-8', 'utf8']);
 /** The labels of programs that know nothing about charsets. */
-const unsaidLabels: ReadonlySet<string> = new Set(['', 'us-ascii', 'ascii']);
+const undeclaredLabels: ReadonlySet<string> = new Set(['', 'us-ascii', 'ascii']);
 
 // Names that are missing from the WHATWG's list of encodings.
 const otherNames: ReadonlyMap<string, string> = new Map([
@@ -123,19 +123,19 @@ export function decodeWords(value: string): string {
 	const text = value.slice(0, maxWordsLength);
 	let decoded = '';
 	let run: EncodedWord[] = [];
-	let at = 0;
-	for (const {0: word, 1: label = '', 2: kind = '', 3: said = '', index} of text.matchAll(encodedWord)) {
-		const between = text.slice(at, index);
+	let position = 0;
+	for (const {0: word, 1: label = '', 2: kind = '', 3: content = '', index} of text.matchAll(encodedWord)) {
+		const between = text.slice(position, index);
 		const charset = label.replace(/\*.*/, '').toLowerCase();
 		const isAdjacent = run.length > 0 && between.trim() === '';
 		if (!isAdjacent || run[0]?.charset !== charset) {
 			decoded += decodeRun(run) + (isAdjacent ? '' : between);
 			run = [];
 		}
-		run.push({charset, isBase64: kind.toLowerCase() === 'b', text: said});
-		at = index + word.length;
+		run.push({charset, isBase64: kind.toLowerCase() === 'b', text: content});
+		position = index + word.length;
 	}
-	return decoded + decodeRun(run) + text.slice(at);
+	return decoded + decodeRun(run) + text.slice(position);
 }
 
 type EncodedWord = {readonly charset: string; readonly isBase64: boolean; readonly text: string};
@@ -164,9 +164,9 @@ function decodeRun(words: readonly EncodedWord[]): string {
 /** Returns text unchanged if it is obviously not base64: mailers declare base64 for plain text. */
 function decodeBase64(body: Buffer): Buffer {
 	const text = body.toString('latin1');
-	const foreign = text.slice(0, 4096).replace(/[A-Za-z0-9+/=\s]/g, '').length;
+	const otherCount = text.slice(0, 4096).replace(/[A-Za-z0-9+/=\s]/g, '').length;
 	const wordCount = text.slice(0, 4096).split(' ').length;
-	return foreign * 20 > Math.min(text.length, 4096) || wordCount > 20 ? body : Buffer.from(text, 'base64');
+	return otherCount * 20 > Math.min(text.length, 4096) || wordCount > 20 ? body : Buffer.from(text, 'base64');
 }
 
 const [tab, lf, cr, blank, equals] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
@@ -182,9 +182,9 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 	let solid = 0;
 	/** Apart from spaces, the last octet is a `=` that encodes nothing. At the end of a line it joins the next line. */
 	let isSoftBreak = false;
-	for (let at = 0; at < body.length; at++) {
-		const octet = body[at] as number;
-		const value = octet === equals ? 16 * hexDigit(body[at + 1]) + hexDigit(body[at + 2]) : Number.NaN;
+	for (let index = 0; index < body.length; index++) {
+		const octet = body[index] as number;
+		const value = octet === equals ? 16 * hexDigit(body[index + 1]) + hexDigit(body[index + 2]) : Number.NaN;
 		if (octet === lf || octet === cr) {
 			length = solid;
 			if (isSoftBreak && octet === lf) {
@@ -194,7 +194,7 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 			}
 		} else {
 			decoded[length++] = Number.isNaN(value) ? octet : value;
-			at += Number.isNaN(value) ? 0 : 2;
+			index += Number.isNaN(value) ? 0 : 2;
 		}
 		if (octet !== blank && octet !== tab) {
 			solid = length;
@@ -220,41 +220,41 @@ const entities: Readonly<Record<string, string>> = {
 	nbsp: ' ',
 	'#39': "'",
 };
-const breaks = /^\/?(?:br|p|div|tr|li|ul|ol|table|h[1-6]|hr|pre|blockquote)$/;
-const cell = /^\/?t[dh]$/;
-const hidden = /^(?:style|script|head|title)$/;
+const blockTags = /^\/?(?:br|p|div|tr|li|ul|ol|table|h[1-6]|hr|pre|blockquote)$/;
+const cellTags = /^\/?t[dh]$/;
+const hiddenTags = /^(?:style|script|head|title)$/;
 
 /** Returns the visible text of HTML, one line per block. A single pass keeps the time linear for any markup. */
 export function stripHtml(html: string): string {
 	let text = '';
-	let at = 0;
+	let position = 0;
 	const unclosed = new Set<string>();
-	while (at < html.length) {
-		const open = html.indexOf('<', at);
-		text += html.slice(at, open === -1 ? html.length : open);
+	while (position < html.length) {
+		const open = html.indexOf('<', position);
+		text += html.slice(position, open === -1 ? html.length : open);
 		if (open === -1) {
 			break;
 		}
 		const name = /^\/?[a-z!][a-z0-9-]*/i.exec(html.slice(open + 1, open + 32))?.[0].toLowerCase();
 		if (name === undefined) {
 			text += '<';
-			at = open + 1;
+			position = open + 1;
 			continue;
 		}
 		const close =
 			name.startsWith('!') && html.startsWith('<!--', open)
 				? html.indexOf('-->', open) + 2
 				: html.indexOf('>', open);
-		at = close < open ? html.length : close + 1;
-		if (hidden.test(name) && !unclosed.has(name)) {
-			const end = html.indexOf(`</${html.slice(open + 1, open + 1 + name.length)}`, at);
-			at = end === -1 ? at : end;
+		position = close < open ? html.length : close + 1;
+		if (hiddenTags.test(name) && !unclosed.has(name)) {
+			const end = html.indexOf(`</${html.slice(open + 1, open + 1 + name.length)}`, position);
+			position = end === -1 ? position : end;
 			if (end === -1) {
 				unclosed.add(name);
 			}
-		} else if (breaks.test(name)) {
+		} else if (blockTags.test(name)) {
 			text += '\n';
-		} else if (cell.test(name)) {
+		} else if (cellTags.test(name)) {
 			text += ' ';
 		}
 	}

@@ -18,21 +18,21 @@ export function relaxedHeader(line: string): string {
  */
 export function writeRelaxed(part: Uint8Array, output: Uint8Array, start: number): number {
 	const end = part.length;
-	let at = start;
+	let position = start;
 	for (let index = 0; index < end; index++) {
 		const octet = part[index] as number;
 		if (octet !== 0x20 && octet !== 0x09) {
-			output[at++] = octet;
+			output[position++] = octet;
 			continue;
 		}
 		while (part[index + 1] === 0x20 || part[index + 1] === 0x09) {
 			index++;
 		}
 		if (part[index + 1] !== 0x0d) {
-			output[at++] = 0x20;
+			output[position++] = 0x20;
 		}
 	}
-	return at;
+	return position;
 }
 
 /** Removes the empty lines at the end of a body with relaxed white space. The result is empty or ends with CRLF. */

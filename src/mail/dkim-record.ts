@@ -77,8 +77,8 @@ function findProblem(tags: ReadonlyMap<string, string>, acceptedServices: readon
 		return 'its h= excludes sha256';
 	}
 	const services = tagParts(tags.get('s'));
-	const isFor = services.length === 0 || ['*', ...acceptedServices].some(service => services.includes(service));
-	return isFor ? null : `its s= excludes ${acceptedServices.join(' and ')}`;
+	const isAccepted = services.length === 0 || ['*', ...acceptedServices].some(service => services.includes(service));
+	return isAccepted ? null : `its s= excludes ${acceptedServices.join(' and ')}`;
 }
 
 // Some domains publish the bare RSAPublicKey that RFC 6376 §3.6.1 names. Verifiers accept both forms.

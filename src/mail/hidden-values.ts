@@ -85,42 +85,42 @@ type Normalized = {
 };
 
 /** `decodes` also decodes quoted-printable, percent-encoding and HTML entities. */
-type Reading = {readonly joinsLines: boolean; readonly decodes: boolean};
+type Normalization = {readonly joinsLines: boolean; readonly decodes: boolean};
 
 /** Matches what may stand within a value that continues on the next line of a reply: dialogue prefixes and codes. */
 const lineBreak = /\s+(?:\d+ [CS*]: )?(?:\d{3}[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?:\s+|$))?/y;
 const space = /(?:[\s\\]|=(?=\r?\n))+/y;
-const escaped = /[=%]([0-9a-f]{2})|&#(\d{1,6});|&#x([0-9a-f]{1,5});|&(amp|lt|gt|quot|apos);/iy;
+const escapedCharacter = /[=%]([0-9a-f]{2})|&#(\d{1,6});|&#x([0-9a-f]{1,5});|&(amp|lt|gt|quot|apos);/iy;
 const entities: Readonly<Record<string, string>> = {amp: '&', lt: '<', gt: '>', quot: '"', apos: "'"};
 
-function normalize(text: string, {joinsLines, decodes}: Reading): Normalized {
+function normalize(text: string, {joinsLines, decodes}: Normalization): Normalized {
 	const [letters, starts, ends]: [string[], number[], number[]] = [[], [], []];
-	for (let at = 0; at < text.length; ) {
+	for (let index = 0; index < text.length; ) {
 		// Most characters cannot begin any of these forms.
-		const isLetter = /[\w.@:/-]/.test(text.charAt(at));
-		const skipped = isLetter ? 0 : (joinsLines && lengthAt(lineBreak, text, at)) || lengthAt(space, text, at);
+		const isLetter = /[\w.@:/-]/.test(text.charAt(index));
+		const skipped = isLetter ? 0 : (joinsLines && lengthAt(lineBreak, text, index)) || lengthAt(space, text, index);
 		if (skipped > 0) {
-			at += skipped;
+			index += skipped;
 			continue;
 		}
-		const match = decodes && !isLetter ? matchAt(escaped, text, at) : null;
+		const match = decodes && !isLetter ? matchAt(escapedCharacter, text, index) : null;
 		const length = match?.[0].length ?? 1;
-		for (const character of (match ? unescaped(match) : text.charAt(at)).toLowerCase()) {
+		for (const character of (match ? unescaped(match) : text.charAt(index)).toLowerCase()) {
 			letters.push(character);
-			starts.push(at);
-			ends.push(at + length);
+			starts.push(index);
+			ends.push(index + length);
 		}
-		at += length;
+		index += length;
 	}
 	return {text: letters.join(''), starts, ends};
 }
 
-function matchAt(form: RegExp, text: string, at: number): RegExpExecArray | null {
-	form.lastIndex = at;
+function matchAt(form: RegExp, text: string, index: number): RegExpExecArray | null {
+	form.lastIndex = index;
 	return form.exec(text);
 }
 
-const lengthAt = (form: RegExp, text: string, at: number): number => matchAt(form, text, at)?.[0].length ?? 0;
+const lengthAt = (form: RegExp, text: string, index: number): number => matchAt(form, text, index)?.[0].length ?? 0;
 
 function unescaped([, octet, decimal, hex, name]: RegExpExecArray): string {
 	return name !== undefined
@@ -128,40 +128,40 @@ function unescaped([, octet, decimal, hex, name]: RegExpExecArray): string {
 		: String.fromCharCode(decimal === undefined ? Number.parseInt(octet ?? hex ?? '0', 16) : Number(decimal));
 }
 
-const readings: readonly Reading[] = [false, true].flatMap(joinsLines =>
+const normalizations: readonly Normalization[] = [false, true].flatMap(joinsLines =>
 	[false, true].map(decodes => ({joinsLines, decodes})),
 );
 
 /** Replaces every occurrence of the values with `hiddenValue`, in any case, quoted, or continued on the next line. */
 export function maskHidden(text: string, {forms, isTooMuch}: HiddenValues): string {
 	if (isTooMuch) {
-		return codesAlone(text);
+		return codesOnly(text);
 	}
 	const masked = new Uint8Array(text.length);
-	for (const reading of readings) {
-		const normalized = normalize(text, reading);
+	for (const normalization of normalizations) {
+		const normalized = normalize(text, normalization);
 		for (const {plain, decoded} of forms) {
-			maskValue(masked, text, normalized, reading.decodes ? decoded : plain);
+			maskValue(masked, text, normalized, normalization.decodes ? decoded : plain);
 		}
 	}
 	let output = '';
-	for (let at = 0; at < text.length; at++) {
-		output += masked[at] === 0 ? text.charAt(at) : masked[at - 1] === 1 ? '' : hiddenValue;
+	for (let index = 0; index < text.length; index++) {
+		output += masked[index] === 0 ? text.charAt(index) : masked[index - 1] === 1 ? '' : hiddenValue;
 	}
 	return output;
 }
 
 function maskValue(masked: Uint8Array, text: string, {text: searched, starts, ends}: Normalized, value: string): void {
-	for (let at = searched.indexOf(value); value !== '' && at !== -1; at = searched.indexOf(value, at + 1)) {
-		const [from, to] = [starts[at] ?? 0, ends[at + value.length - 1] ?? 0];
+	for (let pos = searched.indexOf(value); value !== '' && pos !== -1; pos = searched.indexOf(value, pos + 1)) {
+		const [from, to] = [starts[pos] ?? 0, ends[pos + value.length - 1] ?? 0];
 		if (value.length >= minPartLength || isAlone(text, from, to)) {
 			masked.fill(1, from, to);
 		}
 	}
 	const firstCut = text.length < cutLength ? searched.length : Math.max(0, searched.length - value.length + 1);
-	for (let at = firstCut; at <= searched.length - minPartLength; at++) {
-		if (value.startsWith(searched.slice(at))) {
-			masked.fill(1, starts[at]);
+	for (let pos = firstCut; pos <= searched.length - minPartLength; pos++) {
+		if (value.startsWith(searched.slice(pos))) {
+			masked.fill(1, starts[pos]);
 			return;
 		}
 	}
@@ -201,13 +201,13 @@ function maskOutcome(outcome: Outcome, values: HiddenValues): Outcome {
 
 /**
  * Removes the text from a report about a message with sensitive variables. By the time a report arrives, the values are
- * gone, so they cannot be searched for. Codes and category remain.
+ * no longer stored, so they cannot be searched for. Codes and category remain.
  */
 export function withoutText(report: Report): Report {
-	return {...report, matched: null, reason: codesAlone(report.reason)};
+	return {...report, matched: null, reason: codesOnly(report.reason)};
 }
 
-function codesAlone(text: string): string {
+function codesOnly(text: string): string {
 	const [codes = ''] = /^(?:[245]\d\d[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?= |$))?/.exec(text) ?? [];
 	return `${codes.trim()} ${hiddenValue}`.trim();
 }

@@ -161,11 +161,11 @@ export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
  * index instead of scattered.
  */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {
-	let moment = Number.NaN;
+	let currentMs = Number.NaN;
 	let newId: NewId;
 	return (prefix, milliseconds) => {
-		if (milliseconds !== moment) {
-			moment = milliseconds;
+		if (milliseconds !== currentMs) {
+			currentMs = milliseconds;
 			newId = createIdSource({now: () => milliseconds, monotonic: () => 0}, random);
 		}
 		return newId(prefix);

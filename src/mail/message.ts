@@ -164,13 +164,13 @@ export function toTracking({
 	return {opens: opensAt !== null && opens !== false, clicks: clicksAt !== null && clicks !== false};
 }
 
-const code = /^[\w-]{1,64}$/;
+const topicCode = /^[\w-]{1,64}$/;
 
 /**
  * Whether the text can be a topic's code (docs/reference/interface.md, Subscription topic). Codes are case-sensitive.
  */
 export function isTopicCode(text: string): boolean {
-	return code.test(text);
+	return topicCode.test(text);
 }
 
 /** Replaces the value of a sensitive variable. */

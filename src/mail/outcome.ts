@@ -53,8 +53,8 @@ export function printable(text: string): string {
 export function smtpReply(code: number, lines: readonly string[]): SmtpReply {
 	const text = printable(lines.join('\n'));
 	const codes = text.match(enhancedCode) ?? [];
-	const matching = codes.find(each => each[0] === String(code)[0]);
-	return {code, enhanced: matching ?? codes.find(each => text.startsWith(each)) ?? null, text};
+	const matching = codes.find(candidate => candidate[0] === String(code)[0]);
+	return {code, enhanced: matching ?? codes.find(candidate => text.startsWith(candidate)) ?? null, text};
 }
 
 /** How far an attempt got. `route` is before any connection. */

@@ -24,8 +24,8 @@ export const providerHosts: ReadonlyMap<ProviderName, RegExp> = new Map([
 
 /** Returns the providers that may report on messages that this host accepted. An unknown relay may use any of them. */
 export function reportingProviders(host: string): readonly ProviderName[] {
-	const own = providerNames.filter(name => providerHosts.get(name)?.test(host.toLowerCase()));
-	return own.length > 0 ? own : providerNames;
+	const matching = providerNames.filter(name => providerHosts.get(name)?.test(host.toLowerCase()));
+	return matching.length > 0 ? matching : providerNames;
 }
 
 export function isProviderName(text: string): text is ProviderName {

@@ -44,7 +44,7 @@ const advices: readonly Advice[] = [
 	],
 	[
 		/\btoo many\b.{0,40}\b(?:log-?ins?|auth\w*|attempts|failures)/i,
-		`check user and password in ${url}; after too many failed logins the provider lets nobody in for a while`,
+		`check user and password in ${url}; after too many failed logins, the provider refuses all logins for a while`,
 	],
 	[
 		/\bblocked\b|\b(?:black|block|deny)-?list|\blisted\b|\bspamhaus\b|\breputation\b|\b(?:ip|address|host|client)\b.{0,60}\b(?:not (?:allowed|authori[sz]ed|permitted|whitelisted)|denied|banned|rejected)|\bunauthori[sz]ed (?:ip|client|host)|\bno access for this ip\b/i,
@@ -68,8 +68,8 @@ const link = /\bhttps?:\/\/[^\s<>"')\]]+[^\s<>"')\].,;]/i;
  * with the code first, or mailctl's own text if there was none.
  */
 export function relayAdvice(reason: string): string {
-	const known = advices.find(([refusal]) => refusal.test(reason));
+	const match = advices.find(([refusal]) => refusal.test(reason));
 	const page = link.exec(reason)?.[0];
-	const advice = known?.[1] ?? `check host, port, user and password in ${url}`;
+	const advice = match?.[1] ?? `check host, port, user and password in ${url}`;
 	return page === undefined ? advice : `${advice}; see ${page}`;
 }

@@ -23,16 +23,16 @@ export type OwnRetry = {readonly schedule: RetrySchedule | null; readonly lifeti
 export const noOwnRetry: OwnRetry = {schedule: null, lifetime: null};
 
 /** Returns the lifetime: a destination's own can only shorten the workspace's (seconds) or that of the settings. */
-export function resolveLifetime(own: OwnRetry, ofSettings: number, ofWorkspaceS: number | null): number {
-	const lifetime = ofWorkspaceS === null ? ofSettings : ofWorkspaceS * 1000;
+export function resolveLifetime(own: OwnRetry, settingsLifetime: number, workspaceSeconds: number | null): number {
+	const lifetime = workspaceSeconds === null ? settingsLifetime : workspaceSeconds * 1000;
 	return own.lifetime === null ? lifetime : Math.min(lifetime, own.lifetime);
 }
 
 /** Returns the rules for one recipient. */
-export function resolveRetry(own: OwnRetry, settings: Retry, ofWorkspaceS: number | null): Retry {
+export function resolveRetry(own: OwnRetry, settings: Retry, workspaceSeconds: number | null): Retry {
 	return {
 		schedule: own.schedule ?? settings.schedule,
-		lifetime: resolveLifetime(own, settings.lifetime, ofWorkspaceS),
+		lifetime: resolveLifetime(own, settings.lifetime, workspaceSeconds),
 	};
 }
 
@@ -45,7 +45,7 @@ export function maxWait({waits}: RetrySchedule): number {
 	return Math.max(...waits);
 }
 
-type FailedTry = {
+type FailedAttempt = {
 	/** When the message was accepted and the current time, in milliseconds since the epoch. */
 	readonly acceptedAt: number;
 	readonly now: number;
@@ -64,9 +64,9 @@ const jitter = 0.1;
 /**
  * How long before the end of its lifetime a recipient gets its last attempt: a part of the lifetime, at most `maxMs`.
  */
-const lastTry = {part: 0.1, maxMs: 60_000};
+const lastAttempt = {part: 0.1, maxMs: 60_000};
 /** A stated wait alone decides for the first attempts. After these, the schedule's wait applies if it is longer. */
-const statedWaitTries = 5;
+const statedWaitAttempts = 5;
 
 /** Limits a stated wait to the schedule's longest, so that one setting shortens all waits in a test. */
 export function cappedWait(waitMs: number, schedule: RetrySchedule): number {
@@ -82,21 +82,17 @@ export function endOfLife(acceptedAt: number, lifetime: number): number {
 }
 
 /** Returns the time of the next attempt, or `null` if the recipient is given up (4.4.7). */
-export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
+export function nextAttempt(retry: Retry, failed: FailedAttempt, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.attempts - 1] ?? (repeatLast ? waits.at(-1) : undefined);
 	const {lifetime} = retry;
-	const last = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastTry.part, lastTry.maxMs));
-	if (scheduled === undefined || failed.now >= last) {
+	const lastAt = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastAttempt.part, lastAttempt.maxMs));
+	if (scheduled === undefined || failed.now >= lastAt) {
 		return null;
 	}
 	const jittered = scheduled * (1 - jitter + 2 * jitter * random());
 	const stated = failed.waitMs === undefined ? null : cappedWait(failed.waitMs, retry.schedule);
-	const wait =
-		stated === null
-			? jittered
-			: failed.attempts <= statedWaitTries && !failed.isLeast
-				? stated
-				: Math.max(stated, jittered);
-	return Math.min(failed.now + Math.round(wait), last);
+	const isStatedWait = stated !== null && failed.attempts <= statedWaitAttempts && !failed.isLeast;
+	const wait = isStatedWait ? stated : Math.max(stated ?? 0, jittered);
+	return Math.min(failed.now + Math.round(wait), lastAt);
 }

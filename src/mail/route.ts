@@ -21,7 +21,6 @@ export function parseRoute(text: string): ParsedRoute {
 	if (text === 'mx' || text === 'relay') {
 		return {ok: true, route: {kind: text}};
 	}
-
 	if (!relayScheme.test(text)) {
 		return {
 			ok: false,
@@ -29,17 +28,14 @@ export function parseRoute(text: string): ParsedRoute {
 				'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 		};
 	}
-
 	const relays: Relay[] = [];
 	for (const [index, part] of text.split(',').entries()) {
 		const parsed = parseRelayUrl(part.trim());
 		if (!parsed.ok) {
 			return {ok: false, problem: index === 0 ? parsed.problem : `${parsed.problem} (URL ${index + 1})`};
 		}
-
 		relays.push(parsed.relay);
 	}
-
 	return {ok: true, route: {kind: 'smarthosts', relays}};
 }
 

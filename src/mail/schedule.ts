@@ -8,13 +8,13 @@ export const minMs = 60_000;
 /** The rule for `sendAt`, as an error message. */
 export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';
 
-/** Parses `sendAt` to the store's form. `null` for a past time, which means now; `undefined` if invalid. */
+/** Parses `sendAt` to the store's form. Returns `null` for a past time (which means now), `undefined` if invalid. */
 export function readSendAt(text: string, now: number): string | null | undefined {
-	const at = parseMoment(text, now);
-	if (at === undefined || at > now + furthestMs) {
+	const time = parseMoment(text, now);
+	if (time === undefined || time > now + furthestMs) {
 		return undefined;
 	}
-	return at > now ? storeTime(at) : null;
+	return time > now ? storeTime(time) : null;
 }
 
 /** The rule for `expiresAt`, as an error message. */
@@ -26,8 +26,9 @@ export const expiresAtRule =
  * `null` for now.
  */
 export function readExpiresAt(text: string, now: number, sendAt: string | null): string | undefined {
-	const at = parseMoment(text, now);
-	return at !== undefined && leavesTime(sendAt === null ? now : Date.parse(sendAt), at) ? storeTime(at) : undefined;
+	const time = parseMoment(text, now);
+	const start = sendAt === null ? now : Date.parse(sendAt);
+	return time !== undefined && leavesTime(start, time) ? storeTime(time) : undefined;
 }
 
 /** Whether a message that may be sent from one time may expire at the other. In milliseconds. */

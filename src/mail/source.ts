@@ -19,7 +19,7 @@ const field = /^([!-9;-~]{1,100}):/;
 
 /**
  * Parses a message strictly, so that every later parser finds the same fields: CRLF line ends, ASCII, and nothing but
- * fields in the header. `octetFault` checks the octets of the body.
+ * fields in the header. `octetProblem` checks the octets of the body.
  */
 export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 	const read = readAnySource(raw, limits);
@@ -30,7 +30,7 @@ export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 
 const asciiLines = /^[\t\r\n\x20-\x7e]*$/;
 
-/** Does the same, but allows fields with any octets, as latin1, and lines of any length. */
+/** Parses a message like `readSource`, but allows fields with any octets, as latin1, and lines of any length. */
 export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 	const blank = raw.indexOf(blankLine);
 	const end = blank === -1 ? raw.length : blank;
@@ -70,17 +70,17 @@ export function fieldValue({line}: SourceField): string {
  */
 export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
 	const read = readSource(raw);
-	const mentionsAddress = (one: SourceField) =>
-		(one.name === 'to' || one.name === 'cc') &&
-		fieldValue(one)
+	const mentionsAddress = (header: SourceField) =>
+		(header.name === 'to' || header.name === 'cc') &&
+		fieldValue(header)
 			.toLowerCase()
 			.split(/[\s<>()",:;]+/)
 			.includes(addressKey);
 	if (!read.ok || !read.source.fields.some(mentionsAddress)) {
 		return null;
 	}
-	const instead = ({name}: SourceField) => (name === 'to' ? ['To: undisclosed-recipients:;'] : []);
-	const lines = read.source.fields.flatMap(one => (mentionsAddress(one) ? instead(one) : [one.line]));
+	const replacement = ({name}: SourceField) => (name === 'to' ? ['To: undisclosed-recipients:;'] : []);
+	const lines = read.source.fields.flatMap(header => (mentionsAddress(header) ? replacement(header) : [header.line]));
 	return Buffer.concat([Buffer.from(`${lines.join('\r\n')}${blankLine}`, 'latin1'), read.source.body]);
 }
 
@@ -92,7 +92,7 @@ export const maxLineLength = 998;
 export function isGoodLine(line: string): boolean {
 	return (
 		asciiLines.test(line) &&
-		(line.length <= maxLineLength || line.split('\r\n').every(one => one.length <= maxLineLength))
+		(line.length <= maxLineLength || line.split('\r\n').every(text => text.length <= maxLineLength))
 	);
 }
 
@@ -112,26 +112,26 @@ export function longLineIn(octets: Buffer): number {
 /** Returns the number of the line that begins there, counted from 1. */
 export function lineNumber(octets: Buffer, start: number): number {
 	let number = 1;
-	for (let at = 0; at < start; at++) {
-		number += octets[at] === lf ? 1 : 0;
+	for (let index = 0; index < start; index++) {
+		number += octets[index] === lf ? 1 : 0;
 	}
 	return number;
 }
 
 /** Returns the problem with the octets of a message, wherever they are, or `null`. */
 export function octetProblem(raw: Buffer): string | null {
-	for (let at = 0; at < raw.length; at++) {
-		const octet = raw[at] as number;
+	for (let index = 0; index < raw.length; index++) {
+		const octet = raw[index] as number;
 		if (octet > cr) {
 			continue;
 		}
 		if (octet === 0) {
 			return 'the message has a NUL octet';
 		}
-		if (octet === lf || (octet === cr && raw[at + 1] !== lf)) {
+		if (octet === lf || (octet === cr && raw[index + 1] !== lf)) {
 			return bareLineEnd;
 		}
-		at += octet === cr ? 1 : 0;
+		index += octet === cr ? 1 : 0;
 	}
 	return null;
 }

@@ -100,11 +100,11 @@ type Findable = {
 export function toTerms({metadata, tags, attachments}: Findable): Term[] {
 	const messageId = submittedId(attachments);
 	const pairs = Object.entries<string>(metadata === null ? {} : JSON.parse(metadata));
-	const named: string[] = tags === null ? [] : JSON.parse(tags);
+	const tagNames: string[] = tags === null ? [] : JSON.parse(tags);
 	return [
 		...pairs.map(([key, value]) => metadataTerm(key, value)),
 		...new Set(pairs.filter(([, value]) => value.trim() !== '').map(([, value]) => valueTerm(value))),
-		...new Set(named.map(tagTerm)),
+		...new Set(tagNames.map(tagTerm)),
 		...(messageId === null ? [] : [messageIdTerm(messageId)]),
 	];
 }

@@ -31,23 +31,23 @@ export function waitParameters({code: _, ...parameters}: WaitReason): string {
 
 /** Reads a stored reason. During a rolling upgrade, older nodes may still write sentences. */
 export function readWaitReason(code: WaitCode, parameters: string): WaitReason | FormerWaitReason {
-	const known = parameters.startsWith('{') ? JSON.parse(parameters) : {sentence: parameters};
-	return {...known, code};
+	const details = parameters.startsWith('{') ? JSON.parse(parameters) : {sentence: parameters};
+	return {...details, code};
 }
 
 /** An operator's suspension is read from a table of its own. */
-type ToldReason = Exclude<WaitReason | FormerWaitReason, {readonly code: 'operator'}>;
+type StoredReason = Exclude<WaitReason | FormerWaitReason, {readonly code: 'operator'}>;
 
 /** Returns why messages for the destination are waiting, as the end of a sentence. */
-export function reasonText(reason: ToldReason, destination: string): string {
+export function reasonText(reason: StoredReason, destination: string): string {
 	if ('sentence' in reason) {
 		return reason.sentence;
 	}
 	switch (reason.code) {
 		case 'pace':
-			return `its servers get ${reason.connections} connections for now, with ${messageCount(reason.copies)} in progress`;
+			return `its servers are limited to ${reason.connections} connections for now, with ${messageCount(reason.copies)} in progress`;
 		case 'rate':
-			return `its servers get ${messageCount(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
+			return `its servers are limited to ${messageCount(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
 		case 'suspension':
 			return `sending to the mail servers of ${destination} is backing off: ${reason.reply}${probe(reason)}`;
 		case 'route':

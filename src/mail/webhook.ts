@@ -78,9 +78,9 @@ export function webhookBody(event: WebhookEvent, message: WebhookMessage | undef
 		return recipient === null ? `${fields},${detail}` : `${fields}}`;
 	}
 	const {subject = null, templateId = null, tags = null} = message ?? {};
-	const named = JSON.stringify({event_id: id, workspace: workspaceId, subject, template_id: templateId});
+	const extraFields = JSON.stringify({event_id: id, workspace: workspaceId, subject, template_id: templateId});
 	const role = JSON.stringify(event.detail.role ?? null);
-	return `${fields},${named.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
+	return `${fields},${extraFields.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
 }
 
 function toDetail({type, detail, suppressed = false}: WebhookEvent): Readonly<Record<string, unknown>> {
@@ -106,7 +106,7 @@ function toDetail({type, detail, suppressed = false}: WebhookEvent): Readonly<Re
 	}
 }
 
-type After = {
+type NextState = {
 	readonly state: DeliveryState;
 	readonly attempts: number;
 	readonly nextAttemptAt: number | null;
@@ -115,8 +115,8 @@ type After = {
 };
 
 /** Returns the state after an attempt that could not start. It does not count. */
-export function putOff(attempts: number, at: number, backoffMs: number): After {
-	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: at + backoffMs};
+export function putOff(attempts: number, now: number, backoffMs: number): NextState {
+	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: now + backoffMs};
 }
 
 /**
@@ -131,26 +131,26 @@ type LongRetry = {
 };
 
 /**
- * Returns the state after an attempt. `attempts` is the number before it, `at` its end in milliseconds. `long` is
+ * Returns the state after an attempt. `attempts` is the number before it, `endedAt` its end in milliseconds. `long` is
  * `null` if only the standard attempts are made.
  */
 export function afterAttempt(
 	attempts: number,
 	isAcknowledged: boolean,
-	at: number,
+	endedAt: number,
 	backoffMs: number,
 	long: LongRetry | null = null,
-): After {
+): NextState {
 	const attemptCount = attempts + 1;
 	if (isAcknowledged) {
 		return {state: 'delivered', attempts: attemptCount, nextAttemptAt: null};
 	}
 	if (long !== null) {
-		return afterLong(attemptCount, at, backoffMs, long);
+		return afterLong(attemptCount, endedAt, backoffMs, long);
 	}
 	return attemptCount >= maxAttempts
 		? {state: 'exhausted', attempts: attemptCount, nextAttemptAt: null}
-		: {state: 'failed', attempts: attemptCount, nextAttemptAt: at + backoffMs};
+		: {state: 'failed', attempts: attemptCount, nextAttemptAt: endedAt + backoffMs};
 }
 
 const minuteMs = 60_000;
@@ -160,12 +160,12 @@ const minuteMs = 60_000;
  * default. A shorter backoff shortens everything for a test; a longer one does not lengthen it. The last attempt is
  * made at that time, whatever the endpoint asks for.
  */
-function afterLong(attempts: number, at: number, backoffMs: number, long: LongRetry): After {
+function afterLong(attempts: number, endedAt: number, backoffMs: number, long: LongRetry): NextState {
 	const {firstAt, failingSince, status, retryAfterMs} = long;
 	const unit = Math.min(backoffMs, minuteMs);
 	const until = firstAt + 4320 * unit;
 	const isGone = status === 410;
-	if (isGone || (attempts >= maxAttempts && at >= until)) {
+	if (isGone || (attempts >= maxAttempts && endedAt >= until)) {
 		// The endpoint may refuse only this delivery.
 		const isDead = isGone || (failingSince !== null && Date.parse(failingSince) <= firstAt + minuteMs);
 		const disables = isGone ? 'gone' : 'failing';
@@ -173,5 +173,5 @@ function afterLong(attempts: number, at: number, backoffMs: number, long: LongRe
 	}
 	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - maxAttempts + 1), 360 * unit);
 	const wait = Math.max(backoffMs, doubled, retryAfterMs);
-	return {state: 'failed', attempts, nextAttemptAt: Math.min(at + wait, Math.max(until, at + backoffMs))};
+	return {state: 'failed', attempts, nextAttemptAt: Math.min(endedAt + wait, Math.max(until, endedAt + backoffMs))};
 }

@@ -34,6 +34,6 @@ export function changeLimits(
 	text: string | null,
 	changes: {readonly [Name in LimitName]?: number | null},
 ): string | null {
-	const own = Object.entries({...JSON.parse(text ?? '{}'), ...changes}).filter(([, value]) => value !== null);
-	return own.length === 0 ? null : JSON.stringify(Object.fromEntries(own));
+	const overrides = Object.entries({...JSON.parse(text ?? '{}'), ...changes}).filter(([, value]) => value !== null);
+	return overrides.length === 0 ? null : JSON.stringify(Object.fromEntries(overrides));
 }

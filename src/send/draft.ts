@@ -29,11 +29,11 @@ export type Send = {
 	readonly attachments: readonly Attachment[];
 	/** The message that this one repeats, or `null`. */
 	readonly resentFrom: string | null;
-	/** The dashboard user who sends it, for the audit trail. Absent for a program, whose messages are its record. */
+	/** The dashboard user who sends it, for the audit trail. Absent for programs: their messages are the record. */
 	readonly by?: Operator;
 };
 
-/** The fingerprint of a send, and a digest of all that it leaves out (`null` if unknown). */
+/** The fingerprint of a send, and a digest of its other fields (`null` if unknown). */
 type Compared = {
 	readonly fingerprint: string;
 	readonly others: string | null;
@@ -93,10 +93,10 @@ export function accepted(id: string): Accepted {
 function toReplay(
 	{id, body}: {readonly id: string; readonly body: string},
 	first: Compared,
-	again: Compared,
+	repeated: Compared,
 ): Accepted {
 	const key = keyOf(first.fingerprint);
-	const comparable = [again, ...(again.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
+	const comparable = [repeated, ...(repeated.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
 	// Another node may use a key that this one does not have yet. A replay is safe then: nothing is lost or sent twice.
 	if (comparable !== undefined && comparable.fingerprint !== first.fingerprint) {
 		return refused('idempotency_key_reused');
@@ -137,13 +137,13 @@ export function resendIdempotency(vault: Macs, key: string, messageId: string): 
 }
 
 function keyed({macs}: Macs, key: string, fingerprint: string, others: string | null): Idempotency {
-	const ofOthers = others === null ? [] : macs('idempotency', others);
+	const othersMacs = others === null ? [] : macs('idempotency', others);
 	const [current, ...former] = macs('idempotency', fingerprint).map((mac, n) => ({
 		fingerprint: mac,
-		others: ofOthers[n] ?? null,
+		others: othersMacs[n] ?? null,
 	}));
 	if (current === undefined) {
-		throw new Error('There is no sealing key.');
+		throw new Error('No sealing key exists.');
 	}
 	return {key, ...current, former: [...former, {fingerprint, others}]};
 }
@@ -174,7 +174,7 @@ export function toKeyName({workspaceId, mode}: Send, {key}: Idempotency): KeyNam
 	return {workspaceId, mode, key};
 }
 
-/** Finds the stored response to an earlier send with the same key; `undefined` if there is none or it has expired. */
+/** Finds the stored response to an earlier send with the same key, unless it has expired. */
 export async function findReplay(
 	reader: Knex,
 	send: Send,
@@ -183,7 +183,7 @@ export async function findReplay(
 ): Promise<Accepted | undefined> {
 	const name = toKeyName(send, idempotency);
 	const use = (await findKeyUses(reader, [name], expiredBefore)).get(keyNameText(name));
-	return use && repeat(use, idempotency);
+	return use && replayUse(use, idempotency);
 }
 
 /**
@@ -194,35 +194,35 @@ export async function findReplay(
 export async function resolveKeys(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
-	judged: readonly Accepted[],
+	decided: readonly Accepted[],
 	{now, expiredBefore}: {readonly now: string; readonly expiredBefore: string},
 ): Promise<readonly Accepted[]> {
-	const keyed = groupByKey(drafts);
+	const keyed = withKeys(drafts);
 	if (keyed.length === 0) {
-		return judged;
+		return decided;
 	}
-	const uses = keyed.flatMap(one => toKeyUses(one, judged[one.index] as Accepted, now));
+	const uses = keyed.flatMap(keyedSend => toKeyUses(keyedSend, decided[keyedSend.index] as Accepted, now));
 	if (new Set(uses.map(keyNameText)).size < uses.length) {
 		throw new Error(
 			'Two sends in one group have the same Idempotency-Key. The second one must wait for the first.',
 		);
 	}
 	const claimedKeys = uses.length > 0 ? await takeKeys(trx, uses, expiredBefore) : new Set();
-	const others = keyed.filter(({name}) => !claimedKeys.has(keyNameText(name)));
-	if (others.length === 0) {
-		return judged;
+	const unclaimed = keyed.filter(({name}) => !claimedKeys.has(keyNameText(name)));
+	if (unclaimed.length === 0) {
+		return decided;
 	}
-	const known = await findKeyUses(
+	const existing = await findKeyUses(
 		trx,
-		others.map(({name}) => name),
+		unclaimed.map(({name}) => name),
 		expiredBefore,
 	);
-	const resolved = [...judged];
-	for (const {index, name, idempotency} of others) {
-		const use = known.get(keyNameText(name));
+	const resolved = [...decided];
+	for (const {index, name, idempotency} of unclaimed) {
+		const use = existing.get(keyNameText(name));
 		if (use) {
-			resolved[index] = repeat(use, idempotency);
-		} else if (judged[index]?.ok) {
+			resolved[index] = replayUse(use, idempotency);
+		} else if (decided[index]?.ok) {
 			throw new Error('An Idempotency-Key existed when it was to be stored, but not when it was looked up.');
 		}
 	}
@@ -233,8 +233,8 @@ function toKeyUses({name, idempotency: {fingerprint, others}}: Keyed, result: Ac
 	return result.ok ? [{...name, fingerprint, others, response: result.body, messageId: result.id, createdAt}] : [];
 }
 
-function repeat(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, again: Compared): Accepted {
-	return toReplay({id: use.messageId, body: use.response}, use, again);
+function replayUse(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, repeated: Compared): Accepted {
+	return toReplay({id: use.messageId, body: use.response}, use, repeated);
 }
 
 /** Removes the keys of sends that passed all checks except the last one. */
@@ -243,13 +243,13 @@ export async function releaseRefused(
 	drafts: readonly Draft[],
 	refused: ReadonlySet<number>,
 ): Promise<void> {
-	const names = groupByKey(drafts).flatMap(({index, name}) => (refused.has(index) ? [name] : []));
+	const names = withKeys(drafts).flatMap(({index, name}) => (refused.has(index) ? [name] : []));
 	if (names.length > 0) {
 		await releaseKeys(trx, names);
 	}
 }
 
-function groupByKey(drafts: readonly Draft[]): Keyed[] {
+function withKeys(drafts: readonly Draft[]): Keyed[] {
 	return drafts.flatMap(({send, idempotency}, index) =>
 		idempotency === null ? [] : [{index, name: toKeyName(send, idempotency), idempotency}],
 	);

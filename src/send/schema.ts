@@ -7,26 +7,26 @@ import {field} from '../resources/fields.ts';
 import {isStorable} from '../resources/formats.ts';
 
 const maxJsonBytes = 256 * 1024;
-const deepest = 16;
+const maxDepth = 16;
 
 // JSON escapes lone surrogates and NUL, so a text without these escapes contains neither.
-const suspicious = /\\u(?:0000|d[89a-f])/;
+const suspiciousEscape = /\\u(?:0000|d[89a-f])/;
 
-const texts = new WeakMap<object, string>();
+const cachedJson = new WeakMap<object, string>();
 
 /** Returns the variables as JSON. The text that the check produced is cached with them and reused for the row. */
 export function variablesJson(data: object): string {
-	const known = texts.get(data);
-	if (known !== undefined) {
-		return known;
+	const cached = cachedJson.get(data);
+	if (cached !== undefined) {
+		return cached;
 	}
 	const json = writeExact(data);
-	texts.set(data, json);
+	cachedJson.set(data, json);
 	return json;
 }
 
 /**
- * Returns what is wrong with the variables of a send (`must …`), or `null` if they are valid. The limits are 256 KiB as
+ * Returns the problem with the variables of a send (`must …`), or `null` if they are valid. The limits are 256 KiB as
  * JSON, 16 levels, texts that both engines can store, and finite numbers, which templates can compute with.
  */
 export function variablesProblem(data: object): string | null {
@@ -34,15 +34,15 @@ export function variablesProblem(data: object): string | null {
 	if (Buffer.byteLength(json) > maxJsonBytes) {
 		return 'must be at most 256 KiB as JSON';
 	}
-	return faultInside(data, 1) ?? (suspicious.test(json) && !isAllStorable(data) ? unstorable : null);
+	return findProblem(data, 1) ?? (suspiciousEscape.test(json) && !isAllStorable(data) ? unstorable : null);
 }
 
 const unstorable = 'must contain only valid Unicode without NUL';
 
 // Every send passes here, so `for … in` is used for speed. Objects from JSON.parse have no inherited names, and a
 // Numeral has no enumerable ones.
-function faultInside(value: object, depth: number): string | null {
-	if (depth > deepest) {
+function findProblem(value: object, depth: number): string | null {
+	if (depth > maxDepth) {
 		return 'must be nested at most 16 levels deep';
 	}
 	for (const name in value) {
@@ -51,7 +51,7 @@ function faultInside(value: object, depth: number): string | null {
 			return 'must contain only finite numbers';
 		}
 		const isNested = typeof item === 'object' && item !== null && !(item instanceof Numeral);
-		const problem = isNested ? faultInside(item, depth + 1) : null;
+		const problem = isNested ? findProblem(item, depth + 1) : null;
 		if (problem !== null) {
 			return problem;
 		}
@@ -244,7 +244,7 @@ export type SendBody = Static<typeof sendBody>;
 
 const {to, from, locale} = sendBody.properties;
 
-/** What the dashboard asks for when it sends a test of a template. */
+/** The fields of the dashboard's form for sending a test of a template. */
 export const testSend = Type.Object({to, from, locale});
 
 /** An item of a batch. */

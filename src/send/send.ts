@@ -36,7 +36,7 @@ type Catalog = {
 	readonly sender: (workspaceId: string, addressKey: string) => LookupResult<SenderRow>;
 	readonly template: (workspaceId: string, id: string) => LookupResult<TemplateRow>;
 	readonly topic: (workspaceId: string, code: string) => LookupResult<TopicRow>;
-	/** Call this when the generation has grown. */
+	/** Must be called when the generation has grown. */
 	readonly clear: () => void;
 };
 
@@ -106,48 +106,31 @@ const defaultKeyWait = 30_000;
  * a 202 may be sent.
  */
 export function createAccept(options: AcceptOptions): Accept {
-	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = defaultKeyWait} = options;
+	const {catalog, vault, reader, clock, keyRetention, keyWait = defaultKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
 
-	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
+	async function accept(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
 		return await settle(await draft({catalog, vault}, send, idempotency), send, idempotency);
 	}
 
 	async function settle(drafted: Drafted, send: Send, idempotency: Idempotency | null): Promise<Accepted> {
 		if (drafted.ok) {
-			const [result] = await write([drafted.draft]);
+			const [result] = await write(options, [drafted.draft]);
 			return result as Accepted;
 		}
 		// A key that was used before takes precedence over all checks of the send.
-		const before =
+		const replay =
 			idempotency && (await findReplay(reader, send, idempotency, storeTime(clock.now() - keyRetention())));
-		return before ?? drafted;
+		return replay ?? drafted;
 	}
 
-	async function write(drafts: readonly Draft[]): Promise<readonly Accepted[]> {
-		const writing = writer.submit(acceptWrite, drafts);
-		// A claim that follows shares the transaction.
-		if (writer.isOrdered) {
-			options.onWriting(toQueues(drafts));
-		}
-		const results = await writing;
-		if (!writer.isOrdered) {
-			options.onWriting(toQueues(drafts));
-		}
-		const accepted = drafts.filter((_, index) => isTaken(results[index] as Accepted));
-		if (accepted[0]) {
-			options.onAccepted(accepted[0].send.mode, accepted.length, toQueues(accepted));
-		}
-		return results;
-	}
-
-	function once(send: Send, idempotency: Idempotency, accept: () => Promise<Accepted>): Promise<Accepted> {
-		return inFlight(keyNameText(toKeyName(send, idempotency)), idempotency, accept);
+	function runOnce(send: Send, idempotency: Idempotency, work: () => Promise<Accepted>): Promise<Accepted> {
+		return inFlight(keyNameText(toKeyName(send, idempotency)), idempotency, work);
 	}
 
 	return {
 		single: (send, idempotency) =>
-			idempotency === null ? take(send, null) : once(send, idempotency, () => take(send, idempotency)),
+			idempotency === null ? accept(send, null) : runOnce(send, idempotency, () => accept(send, idempotency)),
 		async batch(sends) {
 			const drafted: Drafted[] = [];
 			// One at a time, so that what the first one looked up is cached for the next.
@@ -159,20 +142,41 @@ export function createAccept(options: AcceptOptions): Accept {
 				// transaction.
 				return await Promise.all(
 					sends.map(({send, idempotency}, index) => {
-						const settled = () => settle(drafted[index] as Drafted, send, idempotency);
-						return idempotency === null ? settled() : once(send, idempotency, settled);
+						const work = () => settle(drafted[index] as Drafted, send, idempotency);
+						return idempotency === null ? work() : runOnce(send, idempotency, work);
 					}),
 				);
 			}
-			const drafts = drafted.flatMap(one => (one.ok ? [one.draft] : []));
-			const results = (drafts.length > 0 ? await write(drafts) : []).values();
-			return drafted.map(one => (one.ok ? (results.next().value as Accepted) : one));
+			const drafts = drafted.flatMap(result => (result.ok ? [result.draft] : []));
+			const results = (drafts.length > 0 ? await write(options, drafts) : []).values();
+			return drafted.map(result => (result.ok ? (results.next().value as Accepted) : result));
 		},
 		isPaused: async workspaceId => isPaused(await catalog.workspace(workspaceId)),
 	};
 }
 
-const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
+/** Submits drafts to the writer, and reports their destination queues. */
+async function write(
+	{writer, acceptWrite, onWriting, onAccepted}: AcceptOptions,
+	drafts: readonly Draft[],
+): Promise<readonly Accepted[]> {
+	const writing = writer.submit(acceptWrite, drafts);
+	// A claim that follows shares the transaction.
+	if (writer.isOrdered) {
+		onWriting(toQueues(drafts));
+	}
+	const results = await writing;
+	if (!writer.isOrdered) {
+		onWriting(toQueues(drafts));
+	}
+	const accepted = drafts.filter((_, index) => isNew(results[index] as Accepted));
+	if (accepted[0]) {
+		onAccepted(accepted[0].send.mode, accepted.length, toQueues(accepted));
+	}
+	return results;
+}
+
+const isNew = (result: Accepted): boolean => result.ok && !result.replayed;
 
 function toQueues(drafts: readonly Draft[]): Iterable<Arrival> {
 	const queues = new Map<string, Arrival>();
@@ -216,10 +220,10 @@ async function draft(
 	}
 
 	const quota = workspace.monthly_quota;
-	const {send: tagged, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
+	const {send: sendWithTopic, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
 	const priority = readExtras(send.extras).priority ?? topic?.priority ?? template.priority ?? 'normal';
 	const versionId = template.version_id;
-	const redacted = withoutHidden(tagged, template, vault);
+	const redacted = redactSend(sendWithTopic, template, vault);
 	return {ok: true, draft: {...redacted, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
 }
 
@@ -244,11 +248,7 @@ async function withTopic(
 }
 
 /** Separates a send's sensitive variables. Mail that does not leave the machine is rendered without them. */
-function withoutHidden(
-	send: Send,
-	{sensitive}: TemplateRow,
-	vault: Pick<Vault, 'seal'>,
-): Pick<Draft, 'send' | 'sealed'> {
+function redactSend(send: Send, {sensitive}: TemplateRow, vault: Pick<Vault, 'seal'>): Pick<Draft, 'send' | 'sealed'> {
 	const {data, workspaceId} = send;
 	const redactedData = sensitive === null || data === null ? null : withoutSensitive(data, JSON.parse(sensitive));
 	if (redactedData === null || data === null) {

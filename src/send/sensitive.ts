@@ -14,17 +14,17 @@ export function withoutSensitive(data: string, names: readonly string[]): string
 }
 
 /** Returns whether the variable was present. */
-function hide(within: unknown, [first = '', ...rest]: readonly string[]): boolean {
+function hide(value: unknown, [name = '', ...path]: readonly string[]): boolean {
 	// In a list, it is hidden in each item: `items.code`.
-	if (Array.isArray(within)) {
-		return within.map(item => hide(item, [first, ...rest])).includes(true);
+	if (Array.isArray(value)) {
+		return value.map(item => hide(item, [name, ...path])).includes(true);
 	}
-	if (!isObject(within) || !Object.hasOwn(within, first)) {
+	if (!isObject(value) || !Object.hasOwn(value, name)) {
 		return false;
 	}
-	if (rest.length > 0) {
-		return hide(within[first], rest);
+	if (path.length > 0) {
+		return hide(value[name], path);
 	}
-	within[first] = hiddenValue;
+	value[name] = hiddenValue;
 	return true;
 }

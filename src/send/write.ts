@@ -57,8 +57,8 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 				() => readAddressees(trx, drafts.flatMap(toPairs)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(toPairs)),
 			);
-			const barred = new SendBlocks({addressees, optedOut, deleted, now: storeTime(clock.now())});
-			const judged = judgeAll(drafts, barred, newId);
+			const blocks = new SendBlocks({addressees, optedOut, deleted, now: storeTime(clock.now())});
+			const judged = judgeAll(drafts, blocks, newId);
 			// The time is read after the ids were created, so that no row of a message is older than its id.
 			const now = clock.now();
 			const settled = await resolveKeys(trx, drafts, judged, {
@@ -70,7 +70,7 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 				await releaseRefused(trx, drafts, overQuota);
 			}
 			const entries = toEntries(drafts, results);
-			await insertNew(trx, entries, {addressees, barred, now: storeTime(now), newId});
+			await insertNew(trx, entries, {addressees, blocks, now: storeTime(now), newId});
 			await recordSends(trx, entries, {clock, newId});
 			await countSends(trx, drafts, results, now);
 			return regroup(groups, results);
@@ -101,17 +101,17 @@ type Addressees = ReadonlyMap<string, Addressee>;
 /** What the functions below need to create the rows of new messages, besides the sends. */
 type RowContext = {
 	readonly addressees: Addressees;
-	readonly barred: SendBlocks;
+	readonly blocks: SendBlocks;
 	readonly now: string;
 	readonly newId: NewId;
 };
 
-async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], making: RowContext): Promise<void> {
+async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], context: RowContext): Promise<void> {
 	if (entries.length === 0) {
 		return;
 	}
-	await insertMail(trx, entries, making);
-	await addRecipients(trx, toRecipients(entries, making), making);
+	await insertMail(trx, entries, context);
+	await addRecipients(trx, toRecipients(entries, context), context);
 }
 
 /** Records the sends of dashboard users in the audit trail. */
@@ -136,7 +136,7 @@ function toPairs({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
-type Bars = {
+type BlockFacts = {
 	readonly addressees: Addressees;
 	readonly optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
 	/** Workspaces that may no longer send. */
@@ -146,19 +146,19 @@ type Bars = {
 
 /** Decides which addresses must not get mail now. */
 class SendBlocks {
-	readonly #bars: Bars;
+	readonly #facts: BlockFacts;
 
-	constructor(bars: Bars) {
-		this.#bars = bars;
+	constructor(facts: BlockFacts) {
+		this.#facts = facts;
 	}
 
 	/** Whether the workspace was deleted since the earlier checks. */
 	isWorkspaceDeleted({send}: Draft): boolean {
-		return this.#bars.deleted.has(send.workspaceId);
+		return this.#facts.deleted.has(send.workspaceId);
 	}
 
-	findReason({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BarredReason | null {
-		const {addressees, optedOut, now} = this.#bars;
+	findReason({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BlockReason | null {
+		const {addressees, optedOut, now} = this.#facts;
 		const pair = pairKey(workspaceId, addressKey);
 		const addressee = addressees.get(pair);
 		if (suppresses(addressee?.suppressed ?? undefined, mode)) {
@@ -169,20 +169,20 @@ class SendBlocks {
 	}
 }
 
-function judgeAll(drafts: readonly Draft[], barred: SendBlocks, newId: NewId): Accepted[] {
+function judgeAll(drafts: readonly Draft[], blocks: SendBlocks, newId: NewId): Accepted[] {
 	const judged: Accepted[] = [];
 	for (const draft of drafts) {
 		judged.push(
-			barred.isWorkspaceDeleted(draft)
+			blocks.isWorkspaceDeleted(draft)
 				? refused('sending_paused')
-				: judge(draft, barred.findReason(draft, draft.send.to.key), newId),
+				: judge(draft, blocks.findReason(draft, draft.send.to.key), newId),
 		);
 	}
 	return judged;
 }
 
 /** Runs the checks that need the newest rows. If several fail, the first one here determines the error code. */
-function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepted {
+function judge(draft: Draft, reason: BlockReason | null, newId: NewId): Accepted {
 	if (reason === 'suppressed') {
 		return refused('recipient_suppressed');
 	}
@@ -195,11 +195,11 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 	return accepted(newId('msg'));
 }
 
-async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], making: RowContext): Promise<void> {
-	const preferences = await teachContacts(trx, toContactUpdates(entries, making), making.now);
+async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], context: RowContext): Promise<void> {
+	const preferences = await teachContacts(trx, toContactUpdates(entries, context), context.now);
 	await insertMessages(trx, messageRows(entries, preferences));
-	await insertTerms(trx, entries.map(termsOfEntry));
-	await insertAttachments(trx, entries.map(toFiles));
+	await insertTerms(trx, entries.map(toMessageTerms));
+	await insertAttachments(trx, entries.map(toMessageFiles));
 }
 
 // Functions that run once per message are declared at the top level of the module: V8 discards the compiled code of a
@@ -210,11 +210,10 @@ function toContactUpdates(
 	{addressees, newId}: RowContext,
 ): Parameters<typeof teachContacts>[1] {
 	const newContact = () => newId('con');
-	const lessons: Array<Parameters<typeof teachContacts>[1][number]> = [];
-	for (const {
-		draft: {send},
-	} of entries) {
-		lessons.push({
+	const updates: Array<Parameters<typeof teachContacts>[1][number]> = [];
+	for (const {draft} of entries) {
+		const {send} = draft;
+		updates.push({
 			id: newContact,
 			workspaceId: send.workspaceId,
 			address: send.to.spelling,
@@ -226,14 +225,14 @@ function toContactUpdates(
 			shouldUpdate: send.mode === 'live' && send.resentFrom === null,
 		});
 	}
-	return lessons;
+	return updates;
 }
 
-function termsOfEntry({id, draft: {send}}: Entry): MessageTerms {
+function toMessageTerms({id, draft: {send}}: Entry): MessageTerms {
 	return {workspaceId: send.workspaceId, messageId: id, terms: toTerms(send)};
 }
 
-function toFiles({id, draft}: Entry): Parameters<typeof insertAttachments>[1][number] {
+function toMessageFiles({id, draft}: Entry): Parameters<typeof insertAttachments>[1][number] {
 	return {messageId: id, attachments: draft.send.attachments};
 }
 
@@ -254,7 +253,7 @@ async function addRecipients(
 // The message row is the `accepted` event of its recipients, so only suppressed ones need an event of their own.
 function suppressedEvent(
 	{id: recipientId, message_id: messageId, address, role}: Pick<Recipient, 'id' | 'message_id' | 'address' | 'role'>,
-	reason: BarredReason,
+	reason: BlockReason,
 	now: string,
 	newId: NewId,
 ): NewEvent {
@@ -278,7 +277,7 @@ function toBytes({send}: Draft): number {
 }
 
 /** Why an address must not get mail. */
-type BarredReason = 'suppressed' | 'opted_out';
+type BlockReason = 'suppressed' | 'opted_out';
 
 /** A draft that passed every check, with the id of its message. */
 type Entry = {readonly id: string; readonly draft: Draft};
@@ -326,14 +325,14 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
  * Returns the `to` and then the `cc` recipients of each message. A `cc` recipient that must not get mail is
  * `suppressed` from the start. If the `to` address must not get any, the whole send was refused before.
  */
-function toRecipients(entries: readonly Entry[], making: RowContext): NewRecipient[] {
+function toRecipients(entries: readonly Entry[], context: RowContext): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
 		const {send} = entry.draft;
-		recipients.push(newRecipient(entry, send.to, 'to', null, making));
+		recipients.push(newRecipient(entry, send.to, 'to', null, context));
 		for (const address of send.cc) {
 			recipients.push(
-				newRecipient(entry, address, 'cc', making.barred.findReason(entry.draft, address.key), making),
+				newRecipient(entry, address, 'cc', context.blocks.findReason(entry.draft, address.key), context),
 			);
 		}
 	}
@@ -346,7 +345,7 @@ function newRecipient(
 	{id, draft: {send, priority}}: Entry,
 	address: Address,
 	role: Role,
-	barred: BarredReason | null,
+	barred: BlockReason | null,
 	{now, newId}: RowContext,
 ) {
 	const {sendAt = null, expiresAt = null} = readExtras(send.extras);
@@ -369,7 +368,7 @@ function newRecipient(
 }
 
 /** The sends of one workspace in a group. */
-type Share = {
+type WorkspaceSends = {
 	readonly workspaceId: string;
 	readonly quota: number | null;
 	/** The indexes, in the group, of the sends that count toward the quota. */
@@ -390,7 +389,7 @@ async function enforceQuotas(
 	results: readonly Accepted[],
 	now: number,
 ): Promise<{readonly results: readonly Accepted[]; readonly over: ReadonlySet<number>}> {
-	const limited = toShares(drafts, results).filter(({quota}) => quota !== null);
+	const limited = groupByWorkspace(drafts, results).filter(({quota}) => quota !== null);
 	const over = new Set<number>();
 	if (limited.length === 0) {
 		return {results, over};
@@ -401,10 +400,10 @@ async function enforceQuotas(
 	const excess: Array<{workspaceId: string; n: number}> = [];
 	for (const {workspaceId, quota, counted} of limited) {
 		const limit = quota ?? 0;
-		const above = Math.min(counted.length, (totals.get(workspaceId) ?? 0) - limit);
-		if (above > 0) {
-			excess.push({workspaceId, n: above});
-			for (const index of counted.slice(-above)) {
+		const excessCount = Math.min(counted.length, (totals.get(workspaceId) ?? 0) - limit);
+		if (excessCount > 0) {
+			excess.push({workspaceId, n: excessCount});
+			for (const index of counted.slice(-excessCount)) {
 				judged[index] = {ok: false, code: 'quota_exceeded', quota: {limit, endsAt: month.end}};
 				over.add(index);
 			}
@@ -421,39 +420,39 @@ async function countSends(
 	results: readonly Accepted[],
 	now: number,
 ): Promise<void> {
-	const shares = toShares(drafts, results);
-	const unlimited = shares.filter(({quota}) => quota === null);
+	const byWorkspace = groupByWorkspace(drafts, results);
+	const unlimited = byWorkspace.filter(({quota}) => quota === null);
 	await addToMonth(trx, monthOf(now).name, unlimited.map(monthCount));
 	const at = storeTime(now);
 	await countUsage(
 		trx,
-		shares.flatMap(({workspaceId, counted: {length: n}}) =>
+		byWorkspace.flatMap(({workspaceId, counted: {length: n}}) =>
 			n > 0 ? [{workspaceId, at, status: 'accepted' as const, n}] : [],
 		),
 	);
 }
 
-function monthCount({workspaceId, counted, simulated}: Share): MonthCount {
+function monthCount({workspaceId, counted, simulated}: WorkspaceSends): MonthCount {
 	return {workspaceId, accepted: counted.length, test: simulated};
 }
 
-function toShares(drafts: readonly Draft[], results: readonly Accepted[]): Share[] {
-	const shares = new Map<string, Share>();
+function groupByWorkspace(drafts: readonly Draft[], results: readonly Accepted[]): WorkspaceSends[] {
+	const byWorkspace = new Map<string, WorkspaceSends>();
 	for (const [index, {send, quota}] of drafts.entries()) {
 		const result = results[index] as Accepted;
 		if (!result.ok || result.replayed) {
 			continue;
 		}
 		const {workspaceId} = send;
-		const share = shares.get(workspaceId) ?? {workspaceId, quota, counted: [], simulated: 0};
-		shares.set(workspaceId, share);
+		const sends = byWorkspace.get(workspaceId) ?? {workspaceId, quota, counted: [], simulated: 0};
+		byWorkspace.set(workspaceId, sends);
 		if (isSimulated(send)) {
-			share.simulated++;
+			sends.simulated++;
 		} else {
-			share.counted.push(index);
+			sends.counted.push(index);
 		}
 	}
-	return [...shares.values()];
+	return [...byWorkspace.values()];
 }
 
 /** Whether the send only goes to the simulator, so that none of it leaves the machine. */

@@ -234,20 +234,20 @@ test.serial('halves the connections to a mail server that asks for less, and add
 	const more = await sendMany(daemon, shop, users(40, 'busy.example', 'more'));
 	const some = more.filter((_, n) => n % 5 === 0);
 	const last = await send('last@busy.example');
-	await untilWaits(program, some, 'pace', /its servers get 4 connections for now/);
+	await untilWaits(program, some, 'pace', /its servers are limited to 4 connections for now/);
 	await waitFor('four connections', () => waiting.length >= 4);
-	await untilWaits(program, some, 'pace', /its servers get 4 connections for now/);
+	await untilWaits(program, some, 'pace', /its servers are limited to 4 connections for now/);
 	t.is(waiting.length, 4);
 	answer('421 4.3.2 Too many connections');
-	await untilWaits(program, some, 'pace', /its servers get 2 connections for now/);
+	await untilWaits(program, some, 'pace', /its servers are limited to 2 connections for now/);
 	// No place is lent again before it is known how many there are; a third one is earned by three mails taken.
 	for (const pair of ['the first two', 'the next two']) {
 		await waitFor(pair, () => waiting.length === 2);
 		answer('250 2.0.0 Ok: queued');
 	}
-	await untilWaits(program, some, 'pace', /its servers get 3 connections for now/);
+	await untilWaits(program, some, 'pace', /its servers are limited to 3 connections for now/);
 	await waitFor('three connections', () => waiting.length >= 3);
-	await untilWaits(program, some, 'pace', /its servers get 3 connections for now/);
+	await untilWaits(program, some, 'pace', /its servers are limited to 3 connections for now/);
 	t.is(waiting.length, 3);
 
 	open(true);
@@ -388,7 +388,7 @@ test.serial('suspends, slows or shortens sessions according to replies listed in
 		const states = await Promise.all([slower, less].map(status));
 		return states.includes('delivered') && (states[0] === 'delivered' ? less : slower);
 	});
-	const slow = await untilWaits(program, waiting, 'rate', /its servers get 1 message per minute for now/);
+	const slow = await untilWaits(program, waiting, 'rate', /its servers are limited to 1 message per minute for now/);
 	t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
 	t.is(host('mx.slower.example').count(), 1);
 

@@ -14,7 +14,7 @@ test('stores a reason as its code and parameters', t => {
 for (const [reason, text] of [
 	[{...reasonOf.warm_up, perDay: 0}, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)'],
 	[{...reasonOf.warm_up, perDay: 1}, '192.0.2.1 is new and has sent big its 1 message for today'],
-	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its servers get 1 message per minute'],
+	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its servers are limited to 1 message per minute'],
 	[{...reasonOf.route, probing: false}, 'the relay refuses our mail: 535 5.7.8 no.'],
 	[
 		{...reasonOf.suspension, reply: 'connect ETIMEDOUT', probing: true},

@@ -39,8 +39,8 @@ export const faults: readonly Fault[] = [
 	{
 		name: 'suppressions: addresses in cc are not looked for on the list',
 		file: 'src/send/write.ts',
-		from: "'cc', making.barred.findReason(entry.draft, address.key), making",
-		to: "'cc', null, making",
+		from: "'cc', context.blocks.findReason(entry.draft, address.key), context",
+		to: "'cc', null, context",
 		foundBy: ['test/send/send.test.ts'],
 	},
 	{

@@ -3,7 +3,7 @@ import {priorityOf} from '../../mail/message.ts';
 import {furthestMs, minMs, readSendAt} from '../../mail/schedule.ts';
 import type {OfEnvelope, Refusal} from './submit.ts';
 
-type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
+type ParsedParameters = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
 
 /** Returns the EHLO keywords for what `readParameters` supports. */
 export const extensionsAt = (now: number): readonly string[] => [
@@ -13,7 +13,7 @@ export const extensionsAt = (now: number): readonly string[] => [
 ];
 
 /** Reads the parameters of MAIL: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852). */
-export function readParameters(args: Readonly<Record<string, unknown>>, now: number): Read {
+export function readParameters(args: Readonly<Record<string, unknown>>, now: number): ParsedParameters {
 	const {'MT-PRIORITY': level, HOLDFOR: holdFor, HOLDUNTIL: holdUntil, BY: by} = args;
 	if (level !== undefined && !/^(?:0|-?[1-9])$/.test(String(level))) {
 		return refused(501, 'MT-PRIORITY must be from -9 to 9');
@@ -30,8 +30,8 @@ export function readParameters(args: Readonly<Record<string, unknown>>, now: num
 				: `HOLDFOR must be 1 to ${furthestMs / 1000} seconds`,
 		);
 	}
-	const times = sendAt === null ? {} : {sendAt};
-	const envelope = {...times, ...(level !== undefined && {priority: priorityOf(Number(level))})};
+	const hold = sendAt === null ? {} : {sendAt};
+	const envelope = {...hold, ...(level !== undefined && {priority: priorityOf(Number(level))})};
 	if (by === undefined) {
 		return {ok: true, envelope};
 	}
@@ -66,6 +66,6 @@ function readHold(holdFor: unknown, holdUntil: unknown, now: number): string | n
 	return /(?:z|[-+]\d\d:\d\d)$/i.test(String(holdUntil)) ? readSendAt(String(holdUntil), now) : undefined;
 }
 
-function refused(code: 501 | 555, text: string): Read {
+function refused(code: 501 | 555, text: string): ParsedParameters {
 	return {ok: false, code, text: `5.5.4 ${text}`, reason: 'malformed'};
 }

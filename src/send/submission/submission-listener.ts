@@ -41,16 +41,16 @@ type SubmissionListenerOptions = ListenerOptions & {
 type SubmissionAddress = {
 	readonly host: string;
 	readonly port: number;
-	/** TLS from the first octet. */
+	/** Whether TLS begins with the first octet. */
 	readonly implicitTls: boolean;
-	/** Passwords are allowed without TLS. */
+	/** Whether passwords are allowed without TLS. */
 	readonly isLoopback: boolean;
 };
 
 /** Programs on one machine share its address and keep sessions open. */
 const submissionLimits: ListenerLimits = {...defaultLimits, perClient: 50, recipients: 100};
 /** How long a client has to authenticate. */
-const logInMs = 60_000;
+const authenticationMs = 60_000;
 const disabledCommands = ['HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 type State = {
@@ -64,8 +64,8 @@ type State = {
 	envelope: OfEnvelope;
 };
 
-const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
-const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
+const storeFailed: Refusal = {code: 451, text: storeFails, reason: 'store'};
+const sessionEnded: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 
 /**
  * The submission listener (RFC 6409), for programs that send over SMTP instead of the API. A client authenticates with
@@ -81,14 +81,14 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	/** Listens on one of possibly several addresses. */
-	listen(at: SubmissionAddress): Promise<AddressInfo> {
-		const own = {
+	listen(address: SubmissionAddress): Promise<AddressInfo> {
+		const serverOptions = {
 			banner: 'mailctl submission',
-			secure: at.implicitTls,
+			secure: address.implicitTls,
 			authMethods: ['PLAIN', 'LOGIN'],
-			allowInsecureAuth: at.isLoopback,
+			allowInsecureAuth: address.isLoopback,
 			// Without STARTTLS, the library would otherwise allow a key to be sent unencrypted.
-			awaitsTls: this.options.tls === null && (at.implicitTls || !at.isLoopback),
+			awaitsTls: this.options.tls === null && (address.implicitTls || !address.isLoopback),
 			authRequiredMessage: '5.7.0 Authenticate first: any user name, an API key as the password',
 			hideSMTPUTF8: true,
 			hideDSN: true,
@@ -97,7 +97,7 @@ export class SubmissionListener extends SmtpListener<State> {
 			onAuth: this.#auth.bind(this),
 			extensions: () => extensionsAt(this.options.now()),
 		};
-		return this.listenAs(own, at, this.limits.clients);
+		return this.listenAs(serverOptions, address, this.limits.clients);
 	}
 
 	#refuse({client}: Session<State>, refusal: Refusal): Error {
@@ -110,7 +110,7 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	protected override firstMs(): number {
-		return Math.min(logInMs, this.limits.sessionMs);
+		return Math.min(authenticationMs, this.limits.sessionMs);
 	}
 
 	/** Sessions that have not authenticated yield to those that want to. */
@@ -125,7 +125,7 @@ export class SubmissionListener extends SmtpListener<State> {
 
 	protected failed(session: Session<State>, error: unknown): Error {
 		this.options.observer.storeFailed(error);
-		return this.#refuse(session, unavailable);
+		return this.#refuse(session, storeFailed);
 	}
 
 	#auth(
@@ -135,14 +135,14 @@ export class SubmissionListener extends SmtpListener<State> {
 	): void {
 		const key = password ?? '';
 		let user = '';
-		const answered = (error?: Error | null) => (error ? done(error) : done(null, {user}));
-		this.respond(smtp, answered, async session => {
+		const respond = (error?: Error | null) => (error ? done(error) : done(null, {user}));
+		this.respond(smtp, respond, async session => {
 			try {
-				const loggedIn = await this.options.submission.logIn(key, smtp.remoteAddress);
-				if (!loggedIn.ok) {
-					return this.#refuse(session, loggedIn);
+				const login = await this.options.submission.logIn(key, smtp.remoteAddress);
+				if (!login.ok) {
+					return this.#refuse(session, login);
 				}
-				user = loggedIn.caller.keyId;
+				user = login.caller.keyId;
 				session.key = key;
 				this.extend(session, this.limits.sessionMs);
 				return null;
@@ -155,29 +155,29 @@ export class SubmissionListener extends SmtpListener<State> {
 	protected async mayBegin(session: Session<State>, {args}: SMTPServerAddress): Promise<Error | null> {
 		const {submission, hasDisk, now} = this.options;
 		session.recipients = new Map();
-		const read = readParameters(args || {}, now());
-		if (!read.ok) {
-			return this.#refuse(session, read);
+		const parsed = readParameters(args || {}, now());
+		if (!parsed.ok) {
+			return this.#refuse(session, parsed);
 		}
-		session.envelope = read.envelope;
+		session.envelope = parsed.envelope;
 		if (!hasDisk()) {
 			return this.#refuse(session, {code: 452, text: noDisk, reason: 'no_disk'});
 		}
-		const loggedIn = await submission.logIn(session.key, session.client);
-		session.caller = loggedIn.ok ? loggedIn.caller : null;
-		const refusal = loggedIn.ok ? await submission.refuse(loggedIn.caller) : loggedIn;
+		const login = await submission.logIn(session.key, session.client);
+		session.caller = login.ok ? login.caller : null;
+		const refusal = login.ok ? await submission.refuse(login.caller) : login;
 		return refusal && this.#refuse(session, refusal);
 	}
 
 	protected async judge(session: Session<State>, {address}: {address: string}): Promise<Error | null> {
 		if (session.caller === null) {
-			return this.#refuse(session, over);
+			return this.#refuse(session, sessionEnded);
 		}
-		const judged = await this.options.submission.judge(session.caller, address);
-		if (!judged.ok) {
-			return this.#refuse(session, judged);
+		const recipient = await this.options.submission.judge(session.caller, address);
+		if (!recipient.ok) {
+			return this.#refuse(session, recipient);
 		}
-		session.recipients.set(judged.address.key, judged.address);
+		session.recipients.set(recipient.address.key, recipient.address);
 		return null;
 	}
 
@@ -201,7 +201,7 @@ export class SubmissionListener extends SmtpListener<State> {
 	): Promise<string | Error> {
 		const {client, caller, recipients, envelope} = session;
 		if (caller === null) {
-			return this.#refuse(session, over);
+			return this.#refuse(session, sessionEnded);
 		}
 		const {submission, observer, hostname, now} = this.options;
 		const date = new Date(now()).toUTCString().replace('GMT', '+0000');

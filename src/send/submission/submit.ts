@@ -82,13 +82,13 @@ type SubmissionOptions = {
 	readonly mayAccept: () => boolean;
 };
 
-type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
+type Login = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
 
 /** A message is stored once per recipient: all of them together may not exceed a batch of sends. */
 const maxStored = 32 * 1024 * 1024;
 const maxReplyLength = 480;
-/** Octets from which a message takes long to parse, so that other work gets a turn in between. */
-const large = 32 * 1024;
+/** A longer message takes long to parse, so it is parsed in a slice of its own. In octets. */
+const minLargeLength = 32 * 1024;
 
 const notNow: Refusal = {code: 451, text: '4.3.0 The message cannot be stored now, try again later', reason: 'store'};
 const wrongKey: Refusal = {code: 535, text: '5.7.8 The password must be an API key', reason: 'key'};
@@ -104,9 +104,9 @@ const noScope: Refusal = {
 };
 const paused: Refusal = {code: 451, text: '4.7.1 Sending is paused for this workspace', reason: 'paused'};
 const suppressed = ({wire}: Address): Refusal =>
-	refusing('suppressed', 550, `5.7.1 ${wire} is on the suppression list`);
+	toRefusal('suppressed', 550, `5.7.1 ${wire} is on the suppression list`);
 
-function refusing(reason: RefusalReason, code: number, text: string): Refusal {
+function toRefusal(reason: RefusalReason, code: number, text: string): Refusal {
 	return {code, text, reason};
 }
 
@@ -119,7 +119,7 @@ export class Submission {
 	}
 
 	/** Authenticates by the password, which is the key. Any user name is accepted. */
-	async logIn(password: string, client: string): Promise<LoggedIn> {
+	async logIn(password: string, client: string): Promise<Login> {
 		const caller = await this.#options.identify(password);
 		if (caller === null) {
 			return {ok: false, ...(this.#options.countFailure(client) === null ? wrongKey : tooManyFailures)};
@@ -142,10 +142,10 @@ export class Submission {
 	): Promise<{readonly ok: true; readonly address: Address} | ({readonly ok: false} & Refusal)> {
 		const parsed = parseAddress(text, {allowsUtf8Local: false});
 		if (!parsed.ok) {
-			return {ok: false, ...refusing('address', 553, `5.1.3 The address ${parsed.problem}`)};
+			return {ok: false, ...toRefusal('address', 553, `5.1.3 The address ${parsed.problem}`)};
 		}
 		if (!(await this.#options.takeRate(caller))) {
-			return {ok: false, ...refusing('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
+			return {ok: false, ...toRefusal('rate_limit', 451, '4.7.1 Too many sends with this key, try again later')};
 		}
 		const {address} = parsed;
 		const [entry] = (await readAddressees(this.#options.reader, [[caller.workspaceId, address.key]])).values();
@@ -157,16 +157,17 @@ export class Submission {
 	/** Resolves once the messages are on stable storage, or nothing was stored. */
 	async submit({caller, recipients, raw, envelope, trace}: Incoming): Promise<Submitted> {
 		if (isLooping(raw, [])) {
-			return none(refusing('looping', 554, '5.4.6 Mail loop detected'));
+			return refuseAll(toRefusal('looping', 554, '5.4.6 Mail loop detected'));
 		}
-		const read = raw.length > large ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
+		const read =
+			raw.length > minLargeLength ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
 		if (!read.ok) {
-			return none(refusing('malformed', 550, `5.6.0 The message is refused: ${read.problem}`));
+			return refuseAll(toRefusal('malformed', 550, `5.6.0 The message is refused: ${read.problem}`));
 		}
 		const {mail} = read;
 		if (mail.source.length * recipients.length > maxStored) {
 			const text = '5.3.4 The message is too large for so many recipients: send it to fewer at once';
-			return none(refusing('too_large', 552, text));
+			return refuseAll(toRefusal('too_large', 552, text));
 		}
 		const templateId = await this.#options.templateOf(caller.workspaceId);
 		const attachments = [submittedFile(mail.messageId, mail.source)];
@@ -188,36 +189,37 @@ export class Submission {
 				resentFrom: null,
 			}),
 		);
-		return submittedAs(sends, await this.#options.accept.batch(sends.map(send => ({send, idempotency: null}))));
+		const results = await this.#options.accept.batch(sends.map(send => ({send, idempotency: null})));
+		return combineResults(sends, results);
 	}
 }
 
 const jsonOrNull = (value: object): string | null => (Object.keys(value).length === 0 ? null : JSON.stringify(value));
 
 /** Combines the results into SMTP's single reply: a refusal of all recipients, or the accepted messages. */
-function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Submitted {
+function combineResults(sends: readonly Send[], results: readonly Accepted[]): Submitted {
 	const ids = results.flatMap(result => (result.ok ? [result.id] : []));
 	const refused = sends.flatMap((send, index) => {
 		const result = results[index] as Accepted;
-		return result.ok ? [] : [{recipient: send.to.wire, reply: refusal(result.code, send)}];
+		return result.ok ? [] : [{recipient: send.to.wire, reply: explainRefusal(result.code, send)}];
 	});
-	const [first] = refused;
-	if (ids.length === 0 && first) {
-		return none(first.reply);
+	const [firstRefused] = refused;
+	if (ids.length === 0 && firstRefused) {
+		return refuseAll(firstRefused.reply);
 	}
 	const left = refused.map(({recipient, reply}) => ({recipient, reason: reply.text}));
-	const more = ids.length > 1 ? ` and ${ids.length - 1} more` : '';
-	const but = first ? `; not sent to ${refused.length}: ${first.reply.text}` : '';
-	const text = `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, maxReplyLength);
+	const moreText = ids.length > 1 ? ` and ${ids.length - 1} more` : '';
+	const refusedText = firstRefused ? `; not sent to ${refused.length}: ${firstRefused.reply.text}` : '';
+	const text = `2.0.0 Ok ${ids[0]}${moreText}${refusedText}`.slice(0, maxReplyLength);
 	return {code: 250, text, reason: null, ids, left, leftFor: refused.map(({reply}) => reply.reason)};
 }
 
-function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
+function explainRefusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 	switch (code) {
 		case 'sending_paused':
 			return paused;
 		case 'sender_not_available':
-			return refusing(
+			return toRefusal(
 				'sender',
 				550,
 				`5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`,
@@ -225,21 +227,21 @@ function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 		case 'recipient_suppressed':
 			return suppressed(to);
 		case 'recipient_unsubscribed':
-			return refusing(
+			return toRefusal(
 				'unsubscribed',
 				550,
 				`5.7.1 ${to.wire} has unsubscribed from ${topicCode === null ? 'mail of this kind' : `the topic ${topicCode}`}`,
 			);
 		case 'unknown_unsubscribe_group':
-			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic does not name a topic of the workspace');
+			return toRefusal('topic', 550, '5.7.1 X-Mailctl-Topic does not name a topic of the workspace');
 		case 'quota_exceeded':
-			return refusing('quota', 452, '4.7.1 The monthly quota of the workspace is used up');
+			return toRefusal('quota', 452, '4.7.1 The monthly quota of the workspace is used up');
 		default:
 			return notNow;
 	}
 }
 
-const none = (refusal: Refusal): Submitted => ({...refusal, ids: [], left: [], leftFor: []});
+const refuseAll = (refusal: Refusal): Submitted => ({...refusal, ids: [], left: [], leftFor: []});
 
 /** The header of a submitted message, and the message as stored. */
 type SubmittedMail = {
@@ -257,13 +259,10 @@ type SubmittedMail = {
 	readonly source: Buffer;
 };
 
-type ReadMail =
-	| {readonly ok: true; readonly mail: SubmittedMail}
-	/** A clause for people. */
-	| {readonly ok: false; readonly problem: string};
+type ReadMail = {readonly ok: true; readonly mail: SubmittedMail} | Problem;
 
 // RFC 5322 §3.6.
-const once: ReadonlySet<string> = new Set([
+const singleFields: ReadonlySet<string> = new Set([
 	'from',
 	'to',
 	'cc',
@@ -278,14 +277,14 @@ const once: ReadonlySet<string> = new Set([
 	'content-transfer-encoding',
 ]);
 /** Hidden recipients, and senders: only the verified From is the sender. */
-const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
+const droppedFields: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
 
 /** The limits for the submitted header; fields that mailctl adds do not count. */
 const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
-const own = 'x-mailctl-';
+const prefix = 'x-mailctl-';
 /** The fields of a send, by the header field that sets them. */
 const sendFields: ReadonlyMap<string, Field> = new Map(
-	listFields(sendBody).flatMap(field => (field.header === undefined ? [] : [[`${own}${field.header}`, field]])),
+	listFields(sendBody).flatMap(field => (field.header === undefined ? [] : [[`${prefix}${field.header}`, field]])),
 );
 const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
 const maxMetadata = 50;
@@ -305,20 +304,21 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	for (const {name} of fields) {
 		counts.set(name, (counts.get(name) ?? 0) + 1);
 	}
-	const repeated = [...counts].find(([name, n]) => n > 1 && (once.has(name) || name.startsWith(own)))?.[0];
-	if (repeated !== undefined) {
-		return problem(`the header has more than one ${repeated} field`);
+	const isSingle = (name: string) => singleFields.has(name) || name.startsWith(prefix);
+	const repeatedName = [...counts].find(([name, n]) => n > 1 && isSingle(name))?.[0];
+	if (repeatedName !== undefined) {
+		return problem(`the header has more than one ${repeatedName} field`);
 	}
 	const value = (name: string) => fields.filter(field => field.name === name).map(fieldValue)[0] ?? null;
 	const from = onlyMailbox(value('from') ?? '');
 	if (from === null) {
 		return problem('the header needs a From field with one plain address');
 	}
-	const wishes = readWishes(fields.filter(({name}) => name.startsWith(own)));
-	if (!wishes.ok) {
-		return wishes;
+	const parsed = readControlFields(fields.filter(({name}) => name.startsWith(prefix)));
+	if (!parsed.ok) {
+		return parsed;
 	}
-	const retained = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
+	const retained = fields.filter(({name}) => !droppedFields.has(name) && !name.startsWith(prefix));
 	const source = toMail([{line: trace}, ...retained], body);
 	const messageId = value('message-id');
 	return {
@@ -327,7 +327,7 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 			from,
 			replyTo: onlyMailbox(value('reply-to') ?? ''),
 			messageId: messageId !== null && isMessageId(messageId) ? messageId : null,
-			...wishes.wishes,
+			...parsed.controls,
 			source,
 		},
 	};
@@ -337,16 +337,16 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
  * Makes the repairs that RFC 6409 §8 allows: encodes and folds fields. (The renderer encodes parts of the body if
  * needed.) Refuses a repair that would break the program's own signature.
  */
-function repaired({fields: given, body}: Source): ReadSource {
-	const isSigned = given.some(({name}) => name === 'dkim-signature');
+function repaired({fields: originalFields, body}: Source): ReadSource {
+	const isSigned = originalFields.some(({name}) => name === 'dkim-signature');
 	const fields: SourceField[] = [];
-	for (const field of given) {
+	for (const field of originalFields) {
 		if (isSigned && !isGoodLine(field.line)) {
-			const [what, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
+			const [flaw, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
 				? [longLine, 'fold it']
 				: ['characters that are not ASCII', 'encode them (RFC 2047)'];
 			return problem(
-				`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`,
+				`the ${field.line.split(':', 1)[0]} field has ${flaw}, ${signedAlready}: ${remedy} before you sign`,
 			);
 		}
 		const result = repairField(field);
@@ -359,11 +359,11 @@ function repaired({fields: given, body}: Source): ReadSource {
 	if (isSigned && start !== -1) {
 		const line = lineNumber(body, start);
 		return problem(
-			`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`,
+			`the body has ${longLine} (line ${line}), ${signedAlready}: use quoted-printable before you sign`,
 		);
 	}
-	const left = start === -1 && isAscii(body) ? null : sevenBitProblem(toMail(fields, body));
-	return left === null ? {ok: true, source: {fields, body}} : problem(left);
+	const remainingProblem = start === -1 && isAscii(body) ? null : sevenBitProblem(toMail(fields, body));
+	return remainingProblem === null ? {ok: true, source: {fields, body}} : problem(remainingProblem);
 }
 
 const longLine = `a line of more than ${maxLineLength} octets`;
@@ -373,10 +373,10 @@ function toMail(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buf
 	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
 }
 
-type Wishes = Pick<SubmittedMail, 'topicCode' | 'extras' | 'metadata' | 'tags'>;
+type Controls = Pick<SubmittedMail, 'topicCode' | 'extras' | 'metadata' | 'tags'>;
 
 /** Reads the `X-Mailctl-…` fields. An unknown one is refused, because a misspelled field would lose its effect. */
-function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; problem: string} {
+function readControlFields(fields: readonly SourceField[]): {ok: true; controls: Controls} | Problem {
 	const values: Record<string, unknown> = {};
 	const metadata: Record<string, string> = {};
 	const tags: string[] = [];
@@ -393,24 +393,27 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 				return problem(`${field.name} ${parsed.problem}`);
 			}
 			values[sendField.name] = parsed.value;
-		} else if (field.name === `${own}tag` && value.length <= maxTagLength) {
+		} else if (field.name === `${prefix}tag` && value.length <= maxTagLength) {
 			tags.push(value);
 			metadata.tag = value;
-		} else if (field.name === `${own}tag`) {
+		} else if (field.name === `${prefix}tag`) {
 			return problem(`${field.name} must have 1 to ${maxTagLength} characters`);
 		} else if (key !== undefined) {
 			metadata[key] = value;
-		} else if (field.name !== `${own}ref`) {
+		} else if (field.name !== `${prefix}ref`) {
 			return problem(`${field.name} is not a field that mailctl supports`);
 		}
 	}
 	const {unsubscribeGroup: topicCode = null, ...extras} = values as Pick<SendBody, 'unsubscribeGroup'> & ExtraFields;
 	return Object.keys(metadata).length > maxMetadata
 		? problem(`the header has more than ${maxMetadata} metadata fields`)
-		: {ok: true, wishes: {topicCode, extras, metadata, tags}};
+		: {ok: true, controls: {topicCode, extras, metadata, tags}};
 }
 
-function problem(text: string): {readonly ok: false; readonly problem: string} {
+/** `problem` is a clause for people. */
+type Problem = {readonly ok: false; readonly problem: string};
+
+function problem(text: string): Problem {
 	return {ok: false, problem: text};
 }
 
