@@ -6,7 +6,7 @@ import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import {asciiField, encodedWords, type HeaderField, headerField, type RenderedMessage} from './header-field.ts';
 
-/** A part of a body: ASCII as it is, text to encode as quoted-printable, or bytes to encode as base64. */
+/** A part of a body: finished ASCII, text to encode as quoted-printable, or bytes to encode as base64. */
 type BodyPart = {readonly ascii: string} | {readonly text: Pieces} | {readonly bytes: Uint8Array};
 
 /** Both buffers are valid until the next body is written. */
@@ -24,15 +24,15 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  * its own, after a soft break, so that its octets are the same in every message.
  */
 export class BodyWriter {
-	readonly #known = new WeakMap<Constant, QuotedPrintable>();
+	readonly #encodedConstants = new WeakMap<Constant, QuotedPrintable>();
 	readonly #buffers = [Buffer.allocUnsafeSlow(initialRoom), Buffer.allocUnsafeSlow(initialRoom)] as const;
 
-	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
+	readonly #exactConstantRoom = (constant: Constant): number => this.#encode(constant).octets.length;
 
 	write(parts: readonly BodyPart[]): Body {
 		// For most bodies, the upper bound suffices.
-		const max = roomFor(parts, maxFor);
-		const room = max <= initialRoom ? max : roomFor(parts, this.#exactFor);
+		const max = roomFor(parts, maxConstantRoom);
+		const room = max <= initialRoom ? max : roomFor(parts, this.#exactConstantRoom);
 		const [octets, canonical] =
 			room <= initialRoom ? this.#buffers : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
 		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
@@ -65,23 +65,23 @@ export class BodyWriter {
 			if (typeof piece === 'string') {
 				writeQuotedPrintable(shouldSkipLf ? text.slice(1) : text, writing);
 			} else {
-				writeConstant(this.#encoded(piece), shouldSkipLf ? 2 : 0, writing);
+				writeConstant(this.#encode(piece), shouldSkipLf ? 2 : 0, writing);
 			}
 			isAfterCr = text === '' ? isAfterCr : text.endsWith('\r');
 		}
 	}
 
-	#encoded(constant: Constant): QuotedPrintable {
-		let encoded = this.#known.get(constant);
+	#encode(constant: Constant): QuotedPrintable {
+		let encoded = this.#encodedConstants.get(constant);
 		if (!encoded) {
 			encoded = quotedPrintable(constant.text);
-			this.#known.set(constant, encoded);
+			this.#encodedConstants.set(constant, encoded);
 		}
 		return encoded;
 	}
 }
 
-const maxFor = ({text}: Constant): number => quotedPrintableRoom(text.length);
+const maxConstantRoom = ({text}: Constant): number => quotedPrintableRoom(text.length);
 
 /** Returns the number of octets that the encoded parts need at most. */
 function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) => number): number {
@@ -155,20 +155,20 @@ export function writeBase64Lines(content: Uint8Array, output: Buffer, start: num
 
 const encode = 0;
 const literal = 1;
-/** Literal except at the start of a line: `.` then needs no dot-stuffing, `From ` no mbox escape (RFC 2049 §3). */
-const notFirst = 2;
+/** Literal except at the start of a line: `.` would need dot-stuffing there, `From ` an mbox escape (RFC 2049 §3). */
+const notAtLineStart = 2;
 /** Literal except at the end of a line. */
-const space = 3;
+const whiteSpace = 3;
 const cr = 4;
 const lf = 5;
 
 // All other octets are encoded, including those of non-ASCII characters.
 const kinds = new Uint8Array(256).fill(literal, 0x21, 0x7f);
 kinds[0x3d] = encode; // =
-kinds[0x2e] = notFirst; // .
-kinds[0x46] = notFirst; // F
-kinds[0x20] = space;
-kinds[0x09] = space;
+kinds[0x2e] = notAtLineStart; // .
+kinds[0x46] = notAtLineStart; // F
+kinds[0x20] = whiteSpace;
+kinds[0x09] = whiteSpace;
 kinds[0x0d] = cr;
 kinds[0x0a] = lf;
 const hex = Buffer.from('0123456789ABCDEF', 'latin1');
@@ -190,7 +190,7 @@ type Writing = {
 /** Returns the maximum number of octets for this many UTF-16 units as quoted-printable. */
 const quotedPrintableRoom = (units: number): number => Math.ceil(units * maxPerUnit) + 3;
 
-const reusedUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
+const sharedUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
 const octetsPerUnit = 3;
 
 /**
@@ -198,10 +198,9 @@ const octetsPerUnit = 3;
  * become CRLF. More text may follow on the same line, because the last octet is never white space.
  */
 function writeQuotedPrintable(text: string, writing: Writing): void {
-	// Lone surrogates become U+FFFD here. Reading octets is several times as fast as reading the characters of a
-	// string.
+	// Lone surrogates become U+FFFD here. Reading octets is several times as fast as reading a string's characters.
 	const room = octetsPerUnit * text.length;
-	const utf8 = room <= reusedUtf8.length ? reusedUtf8 : Buffer.allocUnsafe(room);
+	const utf8 = room <= sharedUtf8.length ? sharedUtf8 : Buffer.allocUnsafe(room);
 	const end = utf8.write(text, 'utf8');
 	const {octets, canonical} = writing;
 	let {at, lineStart, canonicalAt} = writing;
@@ -227,9 +226,9 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 		}
 
 		let isLiteral = kind === literal;
-		if (kind === space) {
+		if (kind === whiteSpace) {
 			isLiteral = index + 1 < end && utf8[index + 1] !== 0x0d && utf8[index + 1] !== 0x0a;
-		} else if (kind === notFirst) {
+		} else if (kind === notAtLineStart) {
 			isLiteral = at > lineStart && at - lineStart < textLineLength;
 		}
 		if (at - lineStart + (isLiteral ? 1 : 3) > textLineLength) {
@@ -252,9 +251,9 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 			continue;
 		}
 		// White space left unencoded is never at a line end, so each run becomes one space in relaxed form.
-		if (kind !== space) {
+		if (kind !== whiteSpace) {
 			canonical[canonicalAt++] = octet;
-		} else if (at === lineStart || kinds[octets[at - 1] as number] !== space) {
+		} else if (at === lineStart || kinds[octets[at - 1] as number] !== whiteSpace) {
 			canonical[canonicalAt++] = 0x20;
 		}
 		octets[at++] = octet;
@@ -291,7 +290,7 @@ type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly 
 export function letterBody(message: RenderedMessage): Entity {
 	// A boundary with `=_` cannot occur in quoted-printable or base64 (RFC 2045 §6.7), so no search is needed.
 	const boundary = `=_${message.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
-	const {inline, attached} = placesOf(message);
+	const {inline, attached} = groupAttachments(message);
 	const text = textEntity('text/html', message.html);
 	const html =
 		inline.length === 0
@@ -314,11 +313,11 @@ export function letterBody(message: RenderedMessage): Entity {
 }
 
 /** RFC 2387: attachments that the HTML references by `cid:` are grouped with it; all others follow at the end. */
-function placesOf({attachments, html}: RenderedMessage) {
-	const isNamed = ({contentId}: Attachment) => typeof contentId === 'string' && ids.has(contentId);
+function groupAttachments({attachments, html}: RenderedMessage) {
+	const isReferenced = ({contentId}: Attachment) => typeof contentId === 'string' && ids.has(contentId);
 	const hasIds = attachments.some(({contentId}) => typeof contentId === 'string');
 	const ids = hasIds ? idsIn(typeof html === 'string' ? html : joined(html)) : new Set<string>();
-	return {inline: attachments.filter(isNamed), attached: attachments.filter(file => !isNamed(file))};
+	return {inline: attachments.filter(isReferenced), attached: attachments.filter(file => !isReferenced(file))};
 }
 
 function textEntity(type: string, text: string | Pieces): Entity {
@@ -331,15 +330,15 @@ function textEntity(type: string, text: string | Pieces): Entity {
 	};
 }
 
-function attachmentEntity({contentType, filename, content, contentId}: Attachment, place = 'attachment'): Entity {
-	const named = disposition(filename, place);
+function attachmentEntity({contentType, filename, content, contentId}: Attachment, type = 'attachment'): Entity {
+	const {words, isEncoded} = disposition(filename, type);
 	return {
 		fields: [
 			headerField(
 				'Content-Type',
-				contentTypeWords(contentType, content, named.isEncoded ? oldName(filename) : []),
+				contentTypeWords(contentType, content, isEncoded ? legacyNameWords(filename) : []),
 			),
-			headerField('Content-Disposition', named.words),
+			headerField('Content-Disposition', words),
 			...(typeof contentId === 'string' ? [asciiField('Content-ID', `<${contentId}>`)] : []),
 			headerField('Content-Transfer-Encoding', ['base64']),
 		],
@@ -362,7 +361,7 @@ function contentTypeWords(contentType: string, content: Uint8Array, name: readon
  * Repeats the file name for readers without RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids but they
  * expect.
  */
-function oldName(filename: string): string[] {
+function legacyNameWords(filename: string): string[] {
 	const words = encodedWords(withoutControls(filename));
 	return words.map((word, index) => `${index === 0 ? 'name="' : ''}${word}${index === words.length - 1 ? '"' : ''}`);
 }
@@ -386,18 +385,15 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[], 
 const maxSegmentLength = 60;
 
 /** Returns the words of a Content-Disposition field. Unusual names are encoded by RFC 2231. */
-function disposition(
-	filename: string,
-	place: string,
-): {readonly words: readonly string[]; readonly isEncoded: boolean} {
+function disposition(filename: string, type: string): {readonly words: readonly string[]; readonly isEncoded: boolean} {
 	const name = withoutControls(filename);
 	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= maxSegmentLength && !/ {2}| $/.test(name)) {
-		return {words: [`${place};`, `filename="${name}"`], isEncoded: false};
+		return {words: [`${type};`, `filename="${name}"`], isEncoded: false};
 	}
 
 	const parts = extendedParameter('filename', name);
 	const words = parts.map((part, index) => (index < parts.length - 1 ? `${part};` : part));
-	return {words: [`${place};`, ...words], isEncoded: true};
+	return {words: [`${type};`, ...words], isEncoded: true};
 }
 
 /** Returns a parameter with any text, in one or more segments (RFC 2231). */

@@ -30,13 +30,13 @@ export function createCompose(): Compose {
 	/**
 	 * Returns the bytes of one recipient's message: MIME with CRLF line ends, 7-bit (except for a UTF-8 local part, see
 	 * `needsSmtputf8`), no line over 998 octets, signed with every key. The buffer owns its ArrayBuffer, so it can be
-	 * transferred. Only the signatures' time (`now`, in milliseconds) changes when a letter is composed again.
+	 * transferred. Composing a letter again changes only the signatures' time (`now`, in milliseconds).
 	 */
 	return (message, signing, now) => {
 		const entity = letterBody(message);
 		const {octets, canonical} = bodies.write(entity.body);
 		const fields = [...letterFields(message), ...entity.fields];
-		return signed(fields, {octets, canonical}, signing, now);
+		return signMessage(fields, {octets, canonical}, signing, now);
 	};
 }
 
@@ -44,7 +44,7 @@ export function createCompose(): Compose {
  * Returns the bytes of a message, signed with every key (`now` in milliseconds). The buffer owns its ArrayBuffer, so
  * that it can be transferred.
  */
-function signed(
+function signMessage(
 	fields: readonly HeaderField[],
 	{octets, canonical}: Body,
 	signing: readonly SigningKey[],
@@ -106,7 +106,7 @@ function cfblFields(address: string, ref: string): HeaderField[] {
 	return [asciiField('CFBL-Address', `${address};`, 'report=arf'), asciiField('CFBL-Feedback-ID', ref)];
 }
 
-/** What one recipient's message gets in addition to what its program wrote. */
+/** What is added to a submitted message for one recipient. */
 type Submitted = Stamp & {
 	/** Used if the message has no Message-ID of its own. */
 	readonly messageIdHeader: string;
@@ -116,9 +116,9 @@ type Submitted = Stamp & {
 };
 
 // RFC 5322 §3.3.
-const date = /^(?:[a-z]{3}, *)?\d{1,2} +[a-z]{3} +\d{4} +\d\d:\d\d(?::\d\d)? +(?:[+-]\d{4}|[a-z]{1,5})\b/i;
+const datePattern = /^(?:[a-z]{3}, *)?\d{1,2} +[a-z]{3} +\d{4} +\d\d:\d\d(?::\d\d)? +(?:[+-]\d{4}|[a-z]{1,5})\b/i;
 const maxSubjectLength = 998;
-/** Spelled as in signatures. */
+/** The field names as signatures spell them, by their lower-case form. */
 const spellings = new Map(signedFields.map(name => [name.toLowerCase(), name]));
 const ownFields: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
 
@@ -134,41 +134,41 @@ export function composeSubmitted(
 	signing: readonly SigningKey[],
 	now: number,
 ): {readonly mail: Buffer; readonly subject: string} {
-	const read = readSource(sevenBit(source));
-	if (!read.ok) {
-		throw new Error(`The submitted message cannot be read: ${read.problem}.`);
+	const parsed = readSource(sevenBit(source));
+	if (!parsed.ok) {
+		throw new Error(`The submitted message cannot be read: ${parsed.problem}.`);
 	}
-	const {fields, body} = read.source;
+	const {fields, body} = parsed.source;
 	const [subject] = fields.filter(({name}) => name === 'subject').map(fieldValue);
 	return {
-		mail: signed(fieldsOf(read.source, submitted), bodyOf(body), signing, now),
+		mail: signMessage(submittedFields(parsed.source, submitted), toBody(body), signing, now),
 		subject: (subject ?? '').slice(0, maxSubjectLength),
 	};
 }
 
-function fieldsOf({fields}: Source, submitted: Submitted): HeaderField[] {
-	const has = (name: string, isGood: (value: string) => boolean = () => true) =>
-		fields.some(field => field.name === name && isGood(fieldValue(field)));
-	const hasDate = has('date', value => date.test(value) && !Number.isNaN(Date.parse(value)));
+function submittedFields({fields}: Source, submitted: Submitted): HeaderField[] {
+	const has = (name: string, isValid: (value: string) => boolean = () => true) =>
+		fields.some(field => field.name === name && isValid(fieldValue(field)));
+	const hasDate = has('date', value => datePattern.test(value) && !Number.isNaN(Date.parse(value)));
 	const hasId = has('message-id', isMessageId);
-	const shouldKeepOptOut = has('list-unsubscribe') && !submitted.hasTopic;
+	const shouldRetainOptOut = has('list-unsubscribe') && !submitted.hasTopic;
 	const isOptOut = (name: string) => /^list-unsubscribe(?:-post)?$/i.test(name);
-	const isKept = ({name}: SourceField) =>
+	const isRetained = ({name}: SourceField) =>
 		!ownFields.has(name) &&
 		(hasDate || name !== 'date') &&
 		(hasId || name !== 'message-id') &&
-		(shouldKeepOptOut || !isOptOut(name));
+		(shouldRetainOptOut || !isOptOut(name));
 	return [
-		...fields.filter(isKept).map(({name, line}) => ({name: spellings.get(name) ?? name, line})),
+		...fields.filter(isRetained).map(({name, line}) => ({name: spellings.get(name) ?? name, line})),
 		...(hasDate ? [] : [dateField(submitted.date)]),
 		...(hasId ? [] : [asciiField('Message-ID', `<${submitted.messageIdHeader}>`)]),
-		...stampFields(submitted).filter(({name}) => !shouldKeepOptOut || !isOptOut(name)),
+		...stampFields(submitted).filter(({name}) => !shouldRetainOptOut || !isOptOut(name)),
 		...(has('mime-version') ? [] : [headerField('MIME-Version', ['1.0'])]),
 	];
 }
 
 /** Adds a final CRLF, which the relaxed form requires. */
-function bodyOf(body: Buffer): Body {
+function toBody(body: Buffer): Body {
 	const octets = body.length === 0 || body.subarray(-2).equals(lineEnd) ? body : Buffer.concat([body, lineEnd]);
 	const canonical = Buffer.allocUnsafe(octets.length);
 	return {octets, canonical: withoutLastLines(canonical.subarray(0, writeRelaxed(octets, canonical, 0)))};

@@ -51,7 +51,7 @@ export function importSigningKey({
 	const {domain, selector, algorithm} = signing;
 	const key = createPrivateKey(privateKeyPem);
 	if (key.asymmetricKeyType !== (algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519')) {
-		throw new Error(`The signing key ${selector} of ${domain} is not one for ${algorithm}.`);
+		throw new Error(`The signing key ${selector} of ${domain} is not a key for ${algorithm}.`);
 	}
 
 	return {domain, selector, algorithm, key};
@@ -84,14 +84,14 @@ export function dkimSignatures(
 			' b=',
 		].join('\r\n');
 		const signature = signatureOf(key, lines + relaxedHeader(unsigned).slice(0, -2));
-		signatures.push({name: 'DKIM-Signature', line: unsigned + folded(signature)});
+		signatures.push({name: 'DKIM-Signature', line: unsigned + foldSignature(signature)});
 	}
 	return signatures;
 }
 
 const signatureLine = 72;
 
-function folded(signature: string): string {
+function foldSignature(signature: string): string {
 	let lines = signature.slice(0, signatureLine);
 	for (let at = signatureLine; at < signature.length; at += signatureLine) {
 		lines += `\r\n ${signature.slice(at, at + signatureLine)}`;
@@ -99,10 +99,7 @@ function folded(signature: string): string {
 	return lines;
 }
 
-/**
- * Returns the base64 signature of the input of RFC 6376 §3.7: the header fields and the signature's own, with empty
- * `b=`.
- */
+/** Signs the input of RFC 6376 §3.7: the header fields and the signature's own, with empty `b=`. Returns base64. */
 export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'key'>, header: string): string {
 	const data = Buffer.from(header, 'utf8');
 	// RFC 8463 §3: Ed25519 signs the SHA-256 of the data, not the data.
@@ -132,12 +129,12 @@ function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: 
 	return {names: [...names, `${line.slice(0, -1)};`], lines};
 }
 
-const generate = promisify(generateKeyPair);
+const generateKey = promisify(generateKeyPair);
 
 /** Generates a domain's keys as PKCS #8 PEM: RSA-2048 for all receivers, Ed25519 for those that support it (R5.2). */
 export async function generateSigningKeys(): Promise<{rsa: string; ed25519: string}> {
-	const [rsa, ed25519] = await Promise.all([generate('rsa', {modulusLength: 2048}), generate('ed25519')]);
-	return {rsa: pem(rsa.privateKey), ed25519: pem(ed25519.privateKey)};
+	const [rsa, ed25519] = await Promise.all([generateKey('rsa', {modulusLength: 2048}), generateKey('ed25519')]);
+	return {rsa: toPem(rsa.privateKey), ed25519: toPem(ed25519.privateKey)};
 }
 
 /**
@@ -159,6 +156,6 @@ export function dkimRecordValue(keyPem: string): string {
 	}
 }
 
-function pem(key: KeyObject): string {
+function toPem(key: KeyObject): string {
 	return key.export({type: 'pkcs8', format: 'pem'}).toString();
 }

@@ -42,7 +42,7 @@ export function asciiField(name: string, ...words: readonly string[]): HeaderFie
 	);
 }
 
-/** Encoded, this is 64 characters. With `Subject: ` before it, a line stays within the 76 of RFC 2047 §2. */
+/** Results in encoded words of 64 characters. With `Subject: `, a line stays within the 76 of RFC 2047 §2. */
 const bytesPerWord = 39;
 /** A longer word is encoded, because it could not be folded. */
 const maxPlainWordLength = 66;
@@ -74,13 +74,11 @@ export function unstructured(text: string): string[] {
 
 /** Returns a field that a send adds. Words that fit into a line stay unencoded, because programs read them. */
 export function addedField(name: string, value: string): HeaderField {
-	const isAsIs = !/^x-/i.test(name) || isPlain(value, maxLineLength - name.length - 2);
-	return isAsIs ? asciiField(name, ...value.split(' ')) : headerField(name, encodedWords(value));
+	const isUnencoded = !/^x-/i.test(name) || isPlain(value, maxLineLength - name.length - 2);
+	return isUnencoded ? asciiField(name, ...value.split(' ')) : headerField(name, encodedWords(value));
 }
 
-/**
- * Returns the words of a display name (RFC 5322 phrase): atoms, one quoted string, or encoded words. Empty for no name.
- */
+/** Returns the words of a display name (RFC 5322 phrase), if any: atoms, one quoted string, or encoded words. */
 function phrase(name: string): string[] {
 	const clean = withoutControls(name).trim();
 	if (clean === '') {
@@ -98,8 +96,8 @@ function phrase(name: string): string[] {
 	return [`"${clean.replace(/["\\]/g, '\\$&')}"`];
 }
 
-// Printable ASCII in words of foldable length, separated by single spaces, so that folding can be undone, and nothing
-// that a reader would take for an encoded word.
+// Whether the text is printable ASCII in words that can be folded and do not look encoded. Single spaces between them
+// ensure that folding can be undone.
 function isPlain(text: string, maxWordLength = maxPlainWordLength): boolean {
 	return (
 		/^[\x21-\x7e]+(?: [\x21-\x7e]+)*$/.test(text) &&
@@ -136,14 +134,14 @@ function addrSpec(address: string): string {
 		throw new Error('An address in a header is not a bare addr-spec.');
 	}
 
-	const at = address.lastIndexOf('@') + 1;
-	const domain = address.slice(at);
+	const domainStart = address.lastIndexOf('@') + 1;
+	const domain = address.slice(domainStart);
 	const ascii = /^[\x21-\x7e]+$/.test(domain) ? domain : domainToASCII(domain);
 	if (ascii === '') {
 		throw new Error('The domain of an address in a header has no A-label form.');
 	}
 
-	return address.slice(0, at) + ascii;
+	return address.slice(0, domainStart) + ascii;
 }
 
 /** The rendered message for one recipient. Addresses are validated bare addr-specs. */

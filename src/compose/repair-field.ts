@@ -9,15 +9,16 @@ type RepairedField =
 	/** A clause that says what is wrong with which field, and how to fix it. */
 	| {readonly ok: false; readonly problem: string};
 
-const mailboxes = /^(?:(?:resent-)?(?:from|sender|to|cc|bcc)|reply-to|errors-to|disposition-notification-to|list-id)$/;
-const parameters = /^content-(?:type|disposition)$/;
-const links = /^list-/;
-const tokens =
+const mailboxFields =
+	/^(?:(?:resent-)?(?:from|sender|to|cc|bcc)|reply-to|errors-to|disposition-notification-to|list-id)$/;
+const parameterFields = /^content-(?:type|disposition)$/;
+const linkFields = /^list-/;
+const tokenFields =
 	/^(?:(?:resent-)?(?:date|message-id)|in-reply-to|references|mime-version|content-(?:transfer-encoding|id)|received|return-path)$/;
 
-const foreign = /[^\t\x20-\x7e]/;
+const nonAscii = /[^\t\x20-\x7e]/;
 const defaultLine = 76;
-/** A longer run of blanks becomes one, because no line may consist of blanks alone. */
+/** A longer run of blanks is reduced to one blank, because no line may consist of blanks alone. */
 const maxBlanks = 60;
 
 /**
@@ -39,71 +40,72 @@ export function repairField({name, line}: SourceField): RepairedField {
 	if (/[^\P{Cc}\t]/u.test(value)) {
 		return problem('a control character: remove it');
 	}
-	const encoded = encodedValue(name, value);
+	const encoded = encodeValue(name, value);
 	if (encoded === null) {
-		return problem(`characters that are not ASCII${remedyOf(name)}`);
+		return problem(`characters that are not ASCII${remedyFor(name)}`);
 	}
-	const folded = foldedField(originalName, encoded, name);
+	const folded = foldField(originalName, encoded, name);
 	return folded === null
 		? problem(`a word of more than ${maxLineLength} octets, which cannot be folded: shorten it`)
 		: {ok: true, line: folded};
 }
 
-function remedyOf(name: string): string {
-	if (mailboxes.test(name)) {
+function remedyFor(name: string): string {
+	if (mailboxFields.test(name)) {
 		return ' in an address or beside it: only a name before an address can be encoded';
 	}
-	return links.test(name) ? ': percent-encode them (RFC 3986)' : ', and may not be encoded: write it in ASCII';
+	return linkFields.test(name) ? ': percent-encode them (RFC 3986)' : ', and may not be encoded: write it in ASCII';
 }
 
 /** Returns the encoded value, or `null` if the field has non-ASCII characters where none are allowed. */
-function encodedValue(name: string, value: string): string | null {
+function encodeValue(name: string, value: string): string | null {
 	if (!isStructured(name)) {
-		return encodedText(value, word => foreign.test(word) || word.length >= maxLineLength);
+		return encodeText(value, word => nonAscii.test(word) || word.length >= maxLineLength);
 	}
-	if (!foreign.test(value)) {
+	if (!nonAscii.test(value)) {
 		return value;
 	}
-	return mailboxes.test(name) ? encodedMailboxes(value) : parameters.test(name) ? encodedParameters(value) : null;
+	if (mailboxFields.test(name)) {
+		return encodeMailboxes(value);
+	}
+	return parameterFields.test(name) ? encodeParameters(value) : null;
 }
 
 function isStructured(name: string): boolean {
-	return mailboxes.test(name) || parameters.test(name) || links.test(name) || tokens.test(name);
+	return mailboxFields.test(name) || parameterFields.test(name) || linkFields.test(name) || tokenFields.test(name);
 }
 
 const encodedWord = /^=\?[^?\s]+\?[bq]\?[^?\s]*\?=$/i;
 
-/** Encodes the chosen words. Blanks between encoded words, which readers drop (RFC 2047 §6.2), are encoded too. */
-function encodedText(text: string, isChosen: (word: string) => boolean): string {
+/** Encodes words, all by default. Blanks between encoded words, which readers drop (RFC 2047 §6.2), are encoded too. */
+function encodeText(text: string, shouldEncode: (word: string) => boolean = () => true): string {
 	const [blanks, words] = [text.match(/[\t ]+/g) ?? [], text.split(/[\t ]+/)];
-	const before = (index: number) => (index === 0 ? '' : (blanks[index - 1] as string));
-	const chosen = words.map(word => word !== '' && isChosen(word) && !encodedWord.test(word));
+	const blanksBefore = (index: number) => (index === 0 ? '' : (blanks[index - 1] as string));
+	const isChosen = words.map(word => word !== '' && shouldEncode(word) && !encodedWord.test(word));
 	let encoded = '';
 	for (let index = 0; index < words.length; index++) {
 		const word = words[index] as string;
-		if (!chosen[index]) {
-			encoded += before(index) + word;
+		if (!isChosen[index]) {
+			encoded += blanksBefore(index) + word;
 			continue;
 		}
 		const isAfterEncodedWord = index > 0 && encodedWord.test(words[index - 1] as string);
-		let run = (isAfterEncodedWord ? before(index) : '') + word;
-		encoded += before(index);
-		while (chosen[index + 1]) {
+		let run = (isAfterEncodedWord ? blanksBefore(index) : '') + word;
+		encoded += blanksBefore(index);
+		while (isChosen[index + 1]) {
 			index++;
-			run += before(index) + words[index];
+			run += blanksBefore(index) + words[index];
 		}
-		run += encodedWord.test(words[index + 1] ?? '') ? before(index + 1) : '';
+		run += encodedWord.test(words[index + 1] ?? '') ? blanksBefore(index + 1) : '';
 		encoded += encodedWords(run).join(' ');
 	}
 	return encoded;
 }
 
-const always = () => true;
-
 type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; readonly raw: string};
 
 /** Encodes display names and comments in a list of mailboxes (RFC 5322 §3.4), and converts domains to ASCII. */
-function encodedMailboxes(value: string): string | null {
+function encodeMailboxes(value: string): string | null {
 	const pieces = parsePieces(value);
 	if (pieces === null) {
 		return null;
@@ -117,27 +119,27 @@ function encodedMailboxes(value: string): string | null {
 		}
 		const before = phrase.map(({raw}) => raw).join('');
 		const isName = piece.kind === 'angle' || piece.raw === ':' || !before.includes('@');
-		const first = !foreign.test(before) ? before : isName ? encodedName(phrase) : asciiAddress(before);
-		const second = !foreign.test(piece.raw)
+		const encodedPhrase = !nonAscii.test(before) ? before : isName ? encodeName(phrase) : toAsciiAddress(before);
+		const encodedPiece = !nonAscii.test(piece.raw)
 			? piece.raw
 			: piece.kind === 'comment'
-				? encodedComment(piece.raw)
-				: asciiAddress(piece.raw);
-		if (first === null || second === null) {
+				? encodeComment(piece.raw)
+				: toAsciiAddress(piece.raw);
+		if (encodedPhrase === null || encodedPiece === null) {
 			return null;
 		}
-		encoded += first + second;
+		encoded += encodedPhrase + encodedPiece;
 		phrase = [];
 	}
 	return encoded;
 }
 
-function encodedName(phrase: readonly Piece[]): string {
+function encodeName(phrase: readonly Piece[]): string {
 	const text = phrase
 		.map(({kind, raw}) => (kind === 'quoted' ? raw.slice(1, -1).replace(/\\(.)/gsu, '$1') : raw))
 		.join('');
 	// A regular expression would rescan long runs of blanks.
-	const isBlank = (at: number) => text[at] === ' ' || text[at] === '\t';
+	const isBlank = (index: number) => text[index] === ' ' || text[index] === '\t';
 	let [start, end] = [0, text.length];
 	while (start < end && isBlank(start)) {
 		start++;
@@ -145,42 +147,42 @@ function encodedName(phrase: readonly Piece[]): string {
 	while (end > start && isBlank(end - 1)) {
 		end--;
 	}
-	return text.slice(0, start) + encodedText(text.slice(start, end), always) + (text.slice(end) || ' ');
+	return text.slice(0, start) + encodeText(text.slice(start, end)) + (text.slice(end) || ' ');
 }
 
-function encodedComment(raw: string): string {
+function encodeComment(raw: string): string {
 	return raw.replace(/(?:\\.|[^()\\])+/gsu, text =>
-		foreign.test(text) ? encodedText(text.replace(/\\(.)/gsu, '$1'), always) : text,
+		nonAscii.test(text) ? encodeText(text.replace(/\\(.)/gsu, '$1')) : text,
 	);
 }
 
 /** Returns `null` unless the text is an address with an ASCII local part. */
-function asciiAddress(raw: string): string | null {
+function toAsciiAddress(raw: string): string | null {
 	const [, before = '', local = '', domain = '', after = ''] =
 		/^([\t ]*<?)([!-;=?A-~]+)@([^\s<>@]+)(>?[\t ]*)$/u.exec(raw) ?? [];
 	const ascii = parseDomain(domain);
 	return ascii === null ? null : `${before}${local}@${ascii}${after}`;
 }
 
-/** Enough for the longest list of names and addresses. Each piece takes a microsecond. */
+/** Sufficient for the longest list of names and addresses. Each piece takes a microsecond. */
 const maxPieces = 60_000;
 
 /** Returns `null` if a quoted string, comment or angle address is not closed, or there are too many pieces. */
 function parsePieces(value: string): Piece[] | null {
 	const pieces: Piece[] = [];
-	for (let at = 0; at < value.length; ) {
-		const kind = kindAt(value[at] as string);
-		const end = kind === 'mark' ? at + 1 : endOf(kind, value, at);
+	for (let position = 0; position < value.length; ) {
+		const kind = pieceKind(value[position] as string);
+		const end = kind === 'mark' ? position + 1 : pieceEnd(kind, value, position);
 		if (end === -1 || pieces.length === maxPieces) {
 			return null;
 		}
-		pieces.push({kind, raw: value.slice(at, end)});
-		at = end;
+		pieces.push({kind, raw: value.slice(position, end)});
+		position = end;
 	}
 	return pieces;
 }
 
-function kindAt(character: string): Piece['kind'] {
+function pieceKind(character: string): Piece['kind'] {
 	switch (character) {
 		case '"':
 			return 'quoted';
@@ -197,22 +199,22 @@ function kindAt(character: string): Piece['kind'] {
 	}
 }
 
-function endOf(kind: Piece['kind'], value: string, start: number): number {
+function pieceEnd(kind: Piece['kind'], value: string, start: number): number {
 	let depth = 0;
-	for (let at = start + (kind === 'comment' ? 0 : 1); at < value.length; at++) {
-		const character = value[at] as string;
-		if (kind === 'text' && kindAt(character) !== 'text') {
-			return at;
+	for (let index = start + (kind === 'comment' ? 0 : 1); index < value.length; index++) {
+		const character = value[index] as string;
+		if (kind === 'text' && pieceKind(character) !== 'text') {
+			return index;
 		}
 		if (character === '\\' && kind !== 'text') {
-			at++;
+			index++;
 		} else if (kind === 'comment') {
 			depth += character === '(' ? 1 : character === ')' ? -1 : 0;
 			if (depth === 0) {
-				return at + 1;
+				return index + 1;
 			}
 		} else if (character === (kind === 'quoted' ? '"' : kind === 'angle' ? '>' : null)) {
-			return at + 1;
+			return index + 1;
 		}
 	}
 	return kind === 'text' ? value.length : -1;
@@ -221,16 +223,16 @@ function endOf(kind: Piece['kind'], value: string, start: number): number {
 const parameter = /^([\t ]*)([!-)+-<>-~]+)(\*?)[\t ]*=[\t ]*(?:"((?:\\.|[^"\\])*)"|([^\s"]+))[\t ]*$/su;
 
 /** Returns `null` if the characters are outside of a parameter, or in the boundary, which the body repeats verbatim. */
-function encodedParameters(value: string): string | null {
+function encodeParameters(value: string): string | null {
 	const written: string[] = [];
-	for (const one of splitOutside(value, ';')) {
-		const [, blank = '', name = '', extended = '', quoted, plain = ''] = parameter.exec(one) ?? [];
-		if (!foreign.test(one)) {
-			written.push(one);
+	for (const segment of splitOutside(value, ';')) {
+		const [, blank = '', name = '', extended = '', quoted, plain = ''] = parameter.exec(segment) ?? [];
+		if (!nonAscii.test(segment)) {
+			written.push(segment);
 		} else if (name === '' || name.toLowerCase() === 'boundary') {
 			return null;
 		} else if (extended !== '') {
-			written.push(one.replace(/[^\t\x20-\x7e]+/gu, encodeURIComponent));
+			written.push(segment.replace(/[^\t\x20-\x7e]+/gu, encodeURIComponent));
 		} else {
 			const text = quoted === undefined ? plain : quoted.replace(/\\(.)/gsu, '$1');
 			written.push(...extendedParameter(name, text).map(part => `${blank || ' '}${part}`));
@@ -239,7 +241,7 @@ function encodedParameters(value: string): string | null {
 	return written.join(';');
 }
 
-/** Splits a text at the marks that are outside of quotes. */
+/** Splits a text at each `mark` outside of quotes. */
 function splitOutside(text: string, mark: string): string[] {
 	const parts = [''];
 	for (const [piece] of text.matchAll(/"(?:\\.|[^"\\])*"?|[^"]/gsu)) {
@@ -253,11 +255,11 @@ function splitOutside(text: string, mark: string): string[] {
 }
 
 /** Folds a field at its blanks. Returns `null` if a word is too long for a line and cannot be shortened. */
-function foldedField(originalName: string, value: string, name: string): string | null {
+function foldField(originalName: string, value: string, name: string): string | null {
 	const lines = [`${originalName}:`];
 	// A regular expression would rescan a long run of blanks at the end.
 	const words = value.trimEnd().match(/[\t ]*[^\t ]+/g) ?? [];
-	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {
+	for (const [index, word] of (isStructured(name) ? words.flatMap(splitLongWord) : words).entries()) {
 		const blanks = word.length - word.trimStart().length;
 		const part = blanks === 0 || blanks > maxBlanks ? ` ${word.trimStart()}` : word;
 		const last = lines.at(-1) as string;
@@ -273,7 +275,7 @@ function foldedField(originalName: string, value: string, name: string): string 
 }
 
 /** Splits a word that is too long for a line. Blanks may follow list marks, and stand between addresses. */
-function shorter(word: string): string[] {
+function splitLongWord(word: string): string[] {
 	if (word.length < maxLineLength) {
 		return [word];
 	}

@@ -4,25 +4,25 @@ import {isGoodLine, longLineIn, maxLineLength} from '../mail/source.ts';
 import {base64Length, quotedPrintable, writeBase64Lines} from './body-writer.ts';
 import {repairField} from './repair-field.ts';
 
-const deepest = 10;
+const maxDepth = 10;
 /** A multipart with more parts is not changed, because a million of them would exhaust a renderer's memory. */
 const maxParts = 1000;
 /** The octets of part headers that are repaired, in total. The thread that accepts the message does this. */
-const maxHeader = 64 * 1024;
+const maxHeaderBytes = 64 * 1024;
 /** The octets of parts and nested parts that are scanned: four times the largest message. */
 const maxScannedBytes = 40 * 1024 * 1024;
 /** Longer texts become base64, which takes less memory to write. */
 const maxTextLength = 256 * 1024;
 
-/** Without `shouldEncode`, bodies that would be encoded come out empty. `problem` is the first one, as a clause. */
-type Work = {readonly shouldEncode: boolean; problem: string | null; headerLeft: number; looksLeft: number};
+/** Without `shouldEncode`, bodies to encode are left empty. `problem` is the first one. The budgets are in octets. */
+type Work = {readonly shouldEncode: boolean; problem: string | null; headerBudget: number; scanBudget: number};
 
 const empty = Buffer.alloc(0);
 const newWork = (shouldEncode: boolean): Work => ({
 	shouldEncode,
 	problem: null,
-	headerLeft: maxHeader,
-	looksLeft: maxScannedBytes,
+	headerBudget: maxHeaderBytes,
+	scanBudget: maxScannedBytes,
 });
 
 /**
@@ -31,7 +31,7 @@ const newWork = (shouldEncode: boolean): Work => ({
  * converts what was signed (RFC 6376 §5.3). Valid parts and signed ones (RFC 1847 §2.1) are not changed.
  */
 export function sevenBit(entity: Buffer): Buffer {
-	return converted(entity, newWork(true), 0, 'text/plain');
+	return convertEntity(entity, newWork(true), 0, 'text/plain');
 }
 
 const tooLong = (where: string): string =>
@@ -40,86 +40,88 @@ const tooLong = (where: string): string =>
 /** Returns why an entity would still have a line of more than 998 octets or signed non-ASCII octets, or `null`. */
 export function sevenBitProblem(entity: Buffer): string | null {
 	const work = newWork(false);
-	const left = longLineIn(converted(entity, work, 0, 'text/plain'));
-	return work.problem ?? (left === -1 ? null : tooLong(''));
+	const longLineStart = longLineIn(convertEntity(entity, work, 0, 'text/plain'));
+	return work.problem ?? (longLineStart === -1 ? null : tooLong(''));
 }
 
 /** @param defaultType the type of an entity that states none (RFC 2046 §5.1.5) */
-function converted(entity: Buffer, work: Work, depth: number, defaultType: string): Buffer {
+function convertEntity(entity: Buffer, work: Work, depth: number, defaultType: string): Buffer {
 	// A part may have no header at all.
-	const blank = entity[0] === 0x0d && entity[1] === 0x0a ? -2 : entity.indexOf('\r\n\r\n');
-	if (blank === -1) {
+	const headEnd = entity[0] === 0x0d && entity[1] === 0x0a ? -2 : entity.indexOf('\r\n\r\n');
+	if (headEnd === -1) {
 		return entity;
 	}
-	const body = entity.subarray(blank + 4);
-	const originalHead = entity.toString('latin1', 0, blank + 2);
+	const body = entity.subarray(headEnd + 4);
+	const originalHead = entity.toString('latin1', 0, headEnd + 2);
 	// The message's own header was repaired when the message was accepted.
-	const head = depth === 0 ? originalHead : repairedHead(originalHead, work);
+	const head = depth === 0 ? originalHead : repairHead(originalHead, work);
 	const withBody = (octets: Buffer) => Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), octets]);
-	const asItIs = head === originalHead ? entity : withBody(body);
+	const unchanged = head === originalHead ? entity : withBody(body);
 	const isLong = longLineIn(body) !== -1;
 	if (!isLong && isAscii(body)) {
-		return asItIs;
+		return unchanged;
 	}
-	const leave = (where: string) => {
+	const giveUp = (where: string) => {
 		work.problem ??= isLong ? tooLong(where) : null;
-		return asItIs;
+		return unchanged;
 	};
-	work.looksLeft -= body.length;
-	if (depth > deepest || work.looksLeft < 0) {
-		return leave(
-			depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that is nested too deeply',
-		);
+	work.scanBudget -= body.length;
+	if (depth > maxDepth) {
+		return giveUp(`, in a part more than ${maxDepth} deep`);
 	}
-	const named = findField(head, 'content-type');
-	const type = named.trim() === '' ? defaultType : named;
+	if (work.scanBudget < 0) {
+		return giveUp(', in a large part that is nested too deeply');
+	}
+	const statedType = findField(head, 'content-type');
+	const type = statedType.trim() === '' ? defaultType : statedType;
 	if (/^\s*multipart\/signed\b/i.test(type)) {
 		work.problem ??= `a signed part (multipart/signed) has a line of more than ${maxLineLength} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
-		return asItIs;
+		return unchanged;
 	}
 	if (/^\s*multipart\//i.test(type)) {
 		const boundary = boundaryOf(type);
 		const parts = boundary === '' ? [] : splitParts(body, boundary, {max: maxParts + 1});
 		if (parts.length === 0 || parts.length > maxParts) {
-			return leave(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${maxParts} parts`);
+			return giveUp(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${maxParts} parts`);
 		}
 		const partType = /^\s*multipart\/digest\b/i.test(type) ? 'message/rfc822' : 'text/plain';
-		return joined(head, '7bit', [
-			...convertedParts(body, parts, boundary, part => converted(part, work, depth + 1, partType)),
-		]);
+		const convert = (part: Buffer) => convertEntity(part, work, depth + 1, partType);
+		return entityWith(head, '7bit', [...convertParts(body, parts, boundary, convert)]);
 	}
 	const encoding = findField(head, 'content-transfer-encoding').trim().toLowerCase();
 	if (encoding === 'base64' || encoding === 'quoted-printable') {
 		// With non-ASCII octets it is neither, and no guess would improve it.
 		if (!isLong) {
-			return asItIs;
+			return unchanged;
 		}
 		const lines = encoding === 'base64' ? base64Lines : quotedPrintableLines;
 		return withBody(work.shouldEncode ? lines(body) : empty);
 	}
 	if (isLong && !/^(?:7bit|8bit|binary|)$/.test(encoding)) {
-		return leave(` in the encoding ${encoding.replace(/[^ -~]/g, '?').slice(0, 20)}`);
+		return giveUp(` in the encoding ${encoding.replace(/[^ -~]/g, '?').slice(0, 20)}`);
 	}
 	if (/^\s*message\/(?:rfc822|global)\b/i.test(type)) {
-		return joined(head, '7bit', [converted(body, work, depth + 1, 'text/plain')]);
+		return entityWith(head, '7bit', [convertEntity(body, work, depth + 1, 'text/plain')]);
 	}
-	if (!work.shouldEncode) {
-		return withBody(empty);
-	}
+	return work.shouldEncode ? encodeLeaf(head, body, type, statedType === '') : withBody(empty);
+}
+
+/** Encodes text as quoted-printable and everything else as base64. Adds a type to text if the header states none. */
+function encodeLeaf(head: string, body: Buffer, type: string, isUntyped: boolean): Buffer {
 	const text = body.length <= maxTextLength ? body.toString('utf8') : '\ufffd';
-	const isText = /^\s*text\//i.test(type) && !text.includes('\ufffd');
-	const typed = named === '' && isText ? `${head}Content-Type: text/plain; charset=utf-8\r\n` : head;
-	return isText
-		? joined(typed, 'quoted-printable', [quotedPrintable(text).octets])
-		: joined(typed, 'base64', [base64Of(body)]);
+	if (!/^\s*text\//i.test(type) || text.includes('\ufffd')) {
+		return entityWith(head, 'base64', [encodeBase64(body)]);
+	}
+	const typedHead = isUntyped ? `${head}Content-Type: text/plain; charset=utf-8\r\n` : head;
+	return entityWith(typedHead, 'quoted-printable', [quotedPrintable(text).octets]);
 }
 
 /** Returns the header of a part, repaired where possible. */
-function repairedHead(head: string, work: Work): string {
-	if (isGoodLine(head) || head.length > work.headerLeft) {
+function repairHead(head: string, work: Work): string {
+	if (isGoodLine(head) || head.length > work.headerBudget) {
 		return head;
 	}
-	work.headerLeft -= head.length;
+	work.headerBudget -= head.length;
 	const lines = head.slice(0, -2).split(/\r\n(?![\t ])/);
 	const repaired = lines.map(line => {
 		const [, name = ''] = /^([!-9;-~]{1,100}):/.exec(line) ?? [];
@@ -135,29 +137,29 @@ function repairedHead(head: string, work: Work): string {
 }
 
 /** Yields the body of a multipart with its parts converted. */
-function* convertedParts(
+function* convertParts(
 	body: Buffer,
 	parts: readonly Buffer[],
 	boundary: string,
 	convert: (part: Buffer) => Buffer,
 ): Generator<Buffer> {
-	let at = 0;
+	let position = 0;
 	for (const part of parts) {
 		const start = part.byteOffset - body.byteOffset;
 		// The CRLF before a boundary belongs to the boundary.
 		const end = part.at(-1) === 0x0d ? start + part.length - 1 : start + part.length;
-		yield around(body.subarray(at, start), boundary);
+		yield textAroundParts(body.subarray(position, start), boundary);
 		yield convert(body.subarray(start, end));
-		at = end;
+		position = end;
 	}
-	yield around(body.subarray(at), boundary);
+	yield textAroundParts(body.subarray(position), boundary);
 }
 
 /**
  * Returns the text around the parts. Readers ignore text before the first part and after the last (RFC 2046 §5.1.1), so
  * it is removed if its lines are too long.
  */
-function around(octets: Buffer, boundary: string): Buffer {
+function textAroundParts(octets: Buffer, boundary: string): Buffer {
 	if (longLineIn(octets) === -1) {
 		return octets;
 	}
@@ -170,24 +172,24 @@ function around(octets: Buffer, boundary: string): Buffer {
 			end++;
 		}
 		end = Math.min(end + 1, octets.length);
-		if (octets[start] === 0x0d || hasTextAt(octets, start, delimiter)) {
-			for (let at = start; at < end; at++) {
-				retained[length++] = octets[at] as number;
+		if (octets[start] === 0x0d || startsWithAt(octets, start, delimiter)) {
+			for (let index = start; index < end; index++) {
+				retained[length++] = octets[index] as number;
 			}
 		}
 	}
 	return retained.subarray(0, length);
 }
 
-function hasTextAt(octets: Buffer, start: number, text: Buffer): boolean {
-	let at = 0;
-	while (at < text.length && octets[start + at] === text[at]) {
-		at++;
+function startsWithAt(octets: Buffer, start: number, text: Buffer): boolean {
+	let index = 0;
+	while (index < text.length && octets[start + index] === text[index]) {
+		index++;
 	}
-	return at === text.length;
+	return index === text.length;
 }
 
-function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer {
+function entityWith(head: string, encoding: string, body: readonly Buffer[]): Buffer {
 	const field = `Content-Transfer-Encoding: ${encoding}\r\n`;
 	const encoded = encodingField.test(head) ? head.replace(encodingField, field) : `${head}${field}`;
 	return Buffer.concat([Buffer.from(`${encoded}\r\n`, 'latin1'), ...body]);
@@ -206,7 +208,7 @@ function boundaryOf(type: string): string {
 	return quoted ?? plain;
 }
 
-function base64Of(content: Buffer): Buffer {
+function encodeBase64(content: Buffer): Buffer {
 	const output = Buffer.allocUnsafe(base64Length(content.length));
 	writeBase64Lines(content, output, 0);
 	return output;
@@ -217,29 +219,29 @@ const encodedLine = 76;
 /** Rewraps base64 in lines of 76 characters. Its line ends carry no meaning (RFC 2045 §6.8). */
 function base64Lines(body: Buffer): Buffer {
 	const lines = Buffer.allocUnsafe(body.length + 2 * Math.ceil(body.length / encodedLine));
-	let [at, column] = [0, 0];
+	let [length, column] = [0, 0];
 	for (const octet of body) {
 		if (octet === 0x0d || octet === 0x0a) {
 			continue;
 		}
 		if (column === encodedLine) {
-			lines[at++] = 0x0d;
-			lines[at++] = 0x0a;
+			lines[length++] = 0x0d;
+			lines[length++] = 0x0a;
 			column = 0;
 		}
-		lines[at++] = octet;
+		lines[length++] = octet;
 		column++;
 	}
-	return lines.subarray(0, at);
+	return lines.subarray(0, length);
 }
 
 /** Adds soft line breaks to long lines of quoted-printable text (RFC 2045 §6.7). */
 function quotedPrintableLines(body: Buffer): Buffer {
-	const lines = body.toString('latin1').split('\r\n').flatMap(brokenLine);
+	const lines = body.toString('latin1').split('\r\n').flatMap(breakLine);
 	return Buffer.from(lines.join('\r\n'), 'latin1');
 }
 
-function brokenLine(line: string): string[] {
+function breakLine(line: string): string[] {
 	const parts: string[] = [];
 	let rest = line;
 	while (rest.length > maxLineLength) {

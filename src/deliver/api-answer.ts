@@ -9,7 +9,7 @@ type ApiReply = {readonly phase: Phase; readonly code: number; readonly text: st
 type Meaning = Omit<ApiReply, 'text'> & {readonly enhanced: string};
 
 const accepted: Meaning = {phase: 'dot', code: 250, enhanced: '2.0.0'};
-/** The key, signature, account or path is wrong. This is a configuration error, so the message stays queued. */
+/** The key, signature, account or path is invalid. This is a configuration error, so the message stays queued. */
 const lockedOut: Meaning = {phase: 'auth', code: 535, enhanced: '5.7.8'};
 /** The account is not allowed to send at the moment. */
 const halted: Meaning = {phase: 'auth', code: 454, enhanced: '4.7.0'};
@@ -34,7 +34,7 @@ const byStatus: ReadonlyMap<number, Meaning> = new Map([
 type ErrorPattern = readonly [RegExp, Meaning];
 
 /** Patterns for errors whose HTTP status is not specific enough, matched in order against `name: message`. */
-const byWords: Readonly<Record<RelayApi, readonly ErrorPattern[]>> = {
+const errorPatterns: Readonly<Record<RelayApi, readonly ErrorPattern[]>> = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/CommonErrors.html */
 	ses: [
 		[/^(?:AccountSuspended|SendingPaused)/, halted],
@@ -58,16 +58,16 @@ const byWords: Readonly<Record<RelayApi, readonly ErrorPattern[]>> = {
 
 /** Converts a provider's API response to an SMTP reply. Errors not known to be permanent count as temporary. */
 export function readApiAnswer(api: RelayApi, {status, headers, body}: ProviderResponse): ApiReply {
-	const said = objectOf(parsedJson(body));
-	const message = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no error text';
-	const error = [nameOf(api, headers, said), message].filter(Boolean).join(': ');
-	const isSpoken = status < 500 && status !== 401 && status !== 403 && status !== 429;
-	const named = isSpoken ? byWords[api].find(([form]) => form.test(error))?.[1] : undefined;
-	if (status >= 200 && status < 300 && (api !== 'postmark' || named === undefined)) {
-		const id = textOf(said.MessageId ?? said.MessageID ?? said.id).replace(/[<>\s]/g, '');
+	const json = objectOf(parsedJson(body));
+	const message = textOf(json.message ?? json.Message) || body.slice(0, 300) || 'no error text';
+	const error = [errorId(api, headers, json), message].filter(Boolean).join(': ');
+	const isSpecific = status < 500 && status !== 401 && status !== 403 && status !== 429;
+	const matched = isSpecific ? errorPatterns[api].find(([pattern]) => pattern.test(error))?.[1] : undefined;
+	if (status >= 200 && status < 300 && (api !== 'postmark' || matched === undefined)) {
+		const id = textOf(json.MessageId ?? json.MessageID ?? json.id).replace(/[<>\s]/g, '');
 		return toReply(accepted, id === '' ? 'Ok' : `Ok: queued as ${id}`);
 	}
-	const meaning = named ?? byStatus.get(status) ?? failing;
+	const meaning = matched ?? byStatus.get(status) ?? failing;
 	const wait = Number(headers['retry-after']);
 	return toReply(meaning, `${error} (HTTP ${status})${wait > 0 ? `, try again in ${Math.ceil(wait)} seconds` : ''}`);
 }
@@ -77,8 +77,8 @@ function toReply({phase, code, enhanced}: Meaning, text: string): ApiReply {
 }
 
 /** Returns the provider's name for an error: SES sends it in a header field, Postmark as a number. */
-function nameOf(api: RelayApi, headers: ProviderResponse['headers'], said: Readonly<Record<string, unknown>>): string {
-	const type = api === 'ses' ? textOf(headers['x-amzn-errortype'] ?? said.__type) : textOf(said.ErrorCode);
+function errorId(api: RelayApi, headers: ProviderResponse['headers'], json: Readonly<Record<string, unknown>>): string {
+	const type = api === 'ses' ? textOf(headers['x-amzn-errortype'] ?? json.__type) : textOf(json.ErrorCode);
 	return type.replace(/^.*#|:.*$/g, '');
 }
 

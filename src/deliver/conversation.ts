@@ -47,7 +47,7 @@ export type Plan = {
 export type TryLimits = {
 	/** Registers the connection in use from now on. */
 	readonly use: (connection: SmtpConnection) => void;
-	/** Reports whether the data is being sent, in which case the message may get delivered. */
+	/** Reports whether the data is being sent, in which case the message may be delivered. */
 	readonly committed: (committed: boolean) => void;
 	/** Whether no further conversation may start. */
 	readonly isOver: () => boolean;
@@ -80,15 +80,15 @@ export async function converse(
 	if (host.api) {
 		return await offer({...host, api: host.api}, job, options, limits);
 	}
-	const begun = clock.monotonic();
+	const startedAt = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = plan.session?.connection.dialogue ?? new Dialogue(clock.monotonic);
 	// Relays do not receive TLS reports, and a session counts only once.
 	const isCounted = job.terms.nextHop.kind === 'mx' && plan.session === null;
 	let connection: SmtpConnection | null = null;
-	const opened = (used: SmtpConnection) => {
-		connection = used;
-		limits.use(used);
+	const opened = (newConnection: SmtpConnection) => {
+		connection = newConnection;
+		limits.use(newConnection);
 	};
 	const record = (end: Accepted | Stop): Attempt => ({
 		at,
@@ -96,8 +96,8 @@ export async function converse(
 		ip: host.address,
 		tls: connection === null ? null : tlsText(host, connection.tls()),
 		tlsResult: isCounted ? tlsResult(plan, connection?.tls() ?? null, end) : undefined,
-		ms: Math.round(clock.monotonic() - begun),
-		...lastWord(end),
+		ms: Math.round(clock.monotonic() - startedAt),
+		...replyFields(end),
 		dialogue: end.by === 'acceptance' ? null : dialogue.text(),
 	});
 
@@ -128,8 +128,8 @@ export async function converse(
 		return null;
 	}
 	let senderAcceptedAt: string | null = null;
-	const how = {notify: options.notify, isLockStep: plan.isLockStep};
-	const transaction = await transact(session, job, how, timeouts, {
+	const transactionOptions = {notify: options.notify, isLockStep: plan.isLockStep};
+	const transaction = await transact(session, job, transactionOptions, timeouts, {
 		senderAccepted() {
 			senderAcceptedAt = storeTime(clock.now());
 		},
@@ -141,14 +141,14 @@ export async function converse(
 	return {end: transaction.end, attempt: record(transaction.end), senderAcceptedAt, used: {session, transaction}};
 }
 
-/** Does the same through a provider's HTTPS API, which has no sessions. */
+/** Like `converse`, through a provider's HTTPS API, which has no sessions. */
 async function offer(
 	host: ApiHost,
 	job: Delivery,
 	{clock, permit, isAllowed, apis}: ConversationOptions,
 	limits: TryLimits,
 ): Promise<Conversation | null> {
-	const begun = clock.monotonic();
+	const startedAt = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = new Dialogue(clock.monotonic);
 	await permit?.(job.recipientId);
@@ -163,22 +163,22 @@ async function offer(
 		host: host.name,
 		ip: null,
 		tls: end.phase === 'connect' ? null : 'HTTPS',
-		ms: Math.round(clock.monotonic() - begun),
-		...lastWord(end),
+		ms: Math.round(clock.monotonic() - startedAt),
+		...replyFields(end),
 		dialogue: end.by === 'acceptance' ? null : dialogue.text(),
 	};
-	const mayHaveIt = end.by === 'acceptance' || (end.by === 'loss' && end.phase === 'dot');
-	return {end, attempt, senderAcceptedAt: mayHaveIt ? storeTime(clock.now()) : null, used: null};
+	const mayBeAccepted = end.by === 'acceptance' || (end.by === 'loss' && end.phase === 'dot');
+	return {end, attempt, senderAcceptedAt: mayBeAccepted ? storeTime(clock.now()) : null, used: null};
 }
 
-function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'isSilent' | 'code' | 'enhanced' | 'reply'> {
+function replyFields(end: Accepted | Stop): Pick<Attempt, 'phase' | 'isSilent' | 'code' | 'enhanced' | 'reply'> {
 	if (end.by === 'acceptance' || end.by === 'reply') {
 		const {code, enhanced, text: reply} = end.reply;
 		return {phase: end.phase, code, enhanced, reply};
 	}
 	// The codes of RFC 3463 that a server would use.
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: '5.7.4'}[end.by];
-	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
+	const reply = end.phase === 'dot' ? `possible duplicate, no reply to the data: ${end.text}` : end.text;
 	const isSilent = end.by === 'loss' && end.cause === 'silent' && end.phase !== 'dot';
 	return {phase: end.phase, ...(isSilent && {isSilent}), code: null, enhanced, reply};
 }
@@ -218,9 +218,9 @@ export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | nu
 	if (tls === null) {
 		return null;
 	}
-	const isJudged = policy?.kind !== 'tlsa' || policy.records.length > 0;
-	const verified = isJudged && tls.failure === null ? 'verified' : 'unverified';
-	const by =
+	const isChecked = policy?.kind !== 'tlsa' || policy.records.length > 0;
+	const verified = isChecked && tls.failure === null ? 'verified' : 'unverified';
+	const suffix =
 		policy === undefined
 			? ''
 			: policy.kind === 'tlsa'
@@ -228,10 +228,10 @@ export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | nu
 				: policy.isEnforced
 					? ' (MTA-STS)'
 					: ' (MTA-STS testing)';
-	return `${tls.text} ${verified}${by}`;
+	return `${tls.text} ${verified}${suffix}`;
 }
 
-/** Returns the result of starting TLS as RFC 8460 counts it, or `undefined` if TLS was not reached or not wanted. */
+/** Returns the result of starting TLS as RFC 8460 counts it, or `undefined` if TLS was not reached or not used. */
 function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Accepted | Stop): TlsResult | undefined {
 	const policy = plan.host.tlsPolicy;
 	const type = policy?.kind ?? 'no-policy-found';
@@ -239,8 +239,8 @@ function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Acc
 		return {policy: type, result: end.failure};
 	}
 	if (tls !== null) {
-		const wrong = policy?.kind === 'sts' ? (policy.isHostListed ? tls.failure : 'validation-failure') : null;
-		return {policy: type, result: wrong ?? 'success'};
+		const failure = policy?.kind === 'sts' ? (policy.isHostListed ? tls.failure : 'validation-failure') : null;
+		return {policy: type, result: failure ?? 'success'};
 	}
 	const isBeforeTls = end.phase === 'connect' || end.phase === 'greeting' || end.phase === 'ehlo';
 	return isBeforeTls || plan.hello === 'none' ? undefined : {policy: type, result: 'starttls-not-supported'};

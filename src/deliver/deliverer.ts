@@ -18,9 +18,7 @@ import {type Delivery, isSafeEnvelope} from './transaction.ts';
 import {BrokenTls, LockStepHosts, type Silence, type TryOptions, tryHosts} from './try-hosts.ts';
 
 type DeliveryMode =
-	/**
-	 * To mail servers or relays, according to the terms of each delivery. The MX hosts of a domain listen on this port.
-	 */
+	/** To mail servers or relays, according to the terms of each delivery. MX hosts listen on this port. */
 	| {readonly kind: 'hosts'; readonly port: number}
 	/** Into a folder, whatever the terms. */
 	| {readonly kind: 'capture'; readonly folder: string};
@@ -82,7 +80,7 @@ const defaultSilentAfterMs = 5000;
 export class Deliverer {
 	readonly #options: DelivererOptions;
 	readonly #pool: ConnectionPool;
-	readonly #findHosts: ReturnType<typeof hostFinder>;
+	readonly #findHosts: ReturnType<typeof createHostFinder>;
 	readonly #tryOptions: Omit<TryOptions, 'sources' | 'isRelay' | 'notify' | 'accepted' | 'isAllowed' | 'silence'>;
 
 	constructor(options: DelivererOptions) {
@@ -92,7 +90,7 @@ export class Deliverer {
 		}
 		this.#options = options;
 		this.#pool = new ConnectionPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
-		this.#findHosts = hostFinder(options);
+		this.#findHosts = createHostFinder(options);
 		this.#tryOptions = {
 			hostname,
 			timeouts,
@@ -136,7 +134,7 @@ export class Deliverer {
 		if (signal !== undefined) {
 			setMaxListeners(0, signal); // One signal may be shared by any number of deliveries.
 		}
-		const begun = clock.now();
+		const startedAt = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
 			recipientId: job.recipientId,
 			outcome,
@@ -148,36 +146,28 @@ export class Deliverer {
 		if (job.isSimulated || job.destination === simulatorDomain) {
 			const outcome = simulate(simulatorKind(job.envelope.to), job.attempt);
 			const reply = simulatedReply(outcome);
-			const at = storeTime(begun);
+			const at = storeTime(startedAt);
 			return reply === null ? result(outcome, [], null) : result(outcome, [simulatedAttempt(at, reply)], at);
 		}
 		if (mode.kind === 'capture') {
 			const outcome = await capture(mode.folder, job);
-			return result(outcome, [], outcome.kind === 'delivered' ? storeTime(begun) : null);
+			return result(outcome, [], outcome.kind === 'delivered' ? storeTime(startedAt) : null);
 		}
 		if (!isSafeEnvelope(job.envelope)) {
 			return result({kind: 'errored', reason: 'bad_envelope'}, [], null);
 		}
-		const expected = this.#pool.expect(site, Math.max(1, limit));
-		const found = await this.#findHosts(job).catch(error => {
-			expected();
+		const endExpectation = this.#pool.expect(site, Math.max(1, limit));
+		const hosts = await this.#findHosts(job).catch(error => {
+			endExpectation();
 			throw error;
 		});
-		if (!Array.isArray(found)) {
-			expected();
-			const {outcome, code, enhanced, reply, tlsResult} = found;
-			const ms = clock.now() - begun;
-			const at = storeTime(begun);
-			const phase = 'route';
-			return result(
-				outcome,
-				[{at, host: null, ip: null, tls: null, tlsResult, phase, code, enhanced, reply, ms, dialogue: null}],
-				null,
-			);
+		if (!Array.isArray(hosts)) {
+			endExpectation();
+			return result(hosts.outcome, [noHostAttempt(hosts, startedAt, clock.now() - startedAt)], null);
 		}
 		const {terms} = job;
 		// A recipient that was attempted before tries the next host in turn first.
-		const candidates = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
+		const candidates = job.attempt === 1 ? hosts : hosts.filter(({name: host}) => host === hosts[0]?.name);
 		const pendingSlot = this.#pool.acquire(site, limit, {
 			fits: session => canCarry(session, candidates, terms),
 			workspaceId: job.workspaceId,
@@ -185,7 +175,7 @@ export class Deliverer {
 			precedence: job.precedence,
 			signal,
 		});
-		expected();
+		endExpectation();
 		const slot = await pendingSlot;
 		if (slot === null) {
 			return result({kind: 'released'}, [], null);
@@ -194,13 +184,14 @@ export class Deliverer {
 		let isAccepted = false;
 		try {
 			const {session, isAllowed} = slot;
-			const options = {...this.#tryOptions, ...onTerms(terms), isAllowed, silence: this.#silenceOf(site, slot)};
-			const tryResult = await tryHosts(job, found, session, options, signal);
+			const options = {...this.#tryOptions, ...toOptions(terms), isAllowed, silence: this.#silenceOf(site, slot)};
+			const tryResult = await tryHosts(job, hosts, session, options, signal);
 			used = tryResult.used;
 			isAccepted = tryResult.outcome.kind === 'delivered' || tryResult.outcome.kind === 'relayed';
 			return result(tryResult.outcome, tryResult.attempts, tryResult.sentAt);
 		} finally {
-			void this.#giveBack(slot, used, terms, isAccepted ? undefined : judged?.(job.recipientId)); // RSET and QUIT take time.
+			// Not awaited, because RSET and QUIT take time.
+			void this.#releaseSlot(slot, used, terms, isAccepted ? undefined : judged?.(job.recipientId));
 		}
 	}
 
@@ -216,7 +207,7 @@ export class Deliverer {
 		};
 	}
 
-	async #giveBack(
+	async #releaseSlot(
 		slot: Slot,
 		used: Used | null,
 		{mailsPerSession}: Terms,
@@ -226,6 +217,11 @@ export class Deliverer {
 		await judged;
 		slot.release(session);
 	}
+}
+
+function noHostAttempt({code, enhanced, reply, tlsResult}: NoHost, startedAt: number, ms: number): Attempt {
+	const at = storeTime(startedAt);
+	return {at, host: null, ip: null, tls: null, tlsResult, phase: 'route', code, enhanced, reply, ms, dialogue: null};
 }
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {
@@ -242,21 +238,19 @@ function canCarry({host, localAddress, messageCount}: Session, hosts: readonly H
 	);
 }
 
-/**
- * What acceptance by a host means. If a relay's 250 is not the final result, its report of success is requested too.
- */
-function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'isRelay' | 'notify' | 'accepted'> {
+/** Returns the options for these terms. A report of success is also requested from a relay whose 250 is not final. */
+function toOptions({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'isRelay' | 'notify' | 'accepted'> {
 	const isRelay = nextHop.kind === 'relay';
 	return isRelay && nextHop.acceptMeans === 'sent'
 		? {sources, isRelay, notify: 'SUCCESS,FAILURE', accepted: 'relayed'}
 		: {sources, isRelay, notify: 'FAILURE', accepted: 'delivered'};
 }
 
-function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[] | NoHost> {
+function createHostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[] | NoHost> {
 	const {mode, resolver, secureResolver, allowPrivateMx, clock, lookUp} = options;
 	const relayHosts = new RelayHosts(clock, lookUp);
 	const port = mode.kind === 'hosts' ? mode.port : 0;
-	const mx = {
+	const mxOptions = {
 		resolver,
 		families: new Families({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
 		port,
@@ -268,7 +262,7 @@ function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[
 		return terms.nextHop.kind === 'relay'
 			? relayHosts.find(terms.nextHop.relays, job.asked)
 			: findMxHosts(destination, job, {
-					...mx,
+					...mxOptions,
 					demandOf: createDemands(destination, terms, {secureResolver, port}),
 				});
 	};

@@ -6,27 +6,27 @@ type Entry =
 	| {readonly at: number; readonly by: 'C'; octets: number}
 	| {readonly at: number; readonly by: 'S'; readonly reply: RawReply};
 
-const maxShown = 4096;
+const maxFormattedBytes = 4096;
 const maxHeadLength = 1024;
-const maxShownOfLine = 512;
+const maxFormattedLine = 512;
 const mask = '****';
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
 /** Records what was sent and received on a connection. It is formatted only when someone reads it. */
 export class Dialogue {
 	readonly #now: () => number;
-	#begun: number;
+	#startedAt: number;
 	#entries: Entry[] = [];
 
 	/** `now` returns monotonic milliseconds. */
 	constructor(now: () => number) {
 		this.#now = now;
-		this.#begun = now();
+		this.#startedAt = now();
 	}
 
 	/** Starts a new conversation and discards the previous one. */
 	begin(): void {
-		this.#begun = this.#now();
+		this.#startedAt = this.#now();
 		this.#entries = [];
 	}
 
@@ -56,27 +56,27 @@ export class Dialogue {
 	 * printable and at most 4 KB. Returns `null` if nothing was sent.
 	 */
 	text(): string | null {
-		return this.#entries.length === 0 ? null : shortened(lines(this.#entries, this.#begun));
+		return this.#entries.length === 0 ? null : shorten(formatEntries(this.#entries, this.#startedAt));
 	}
 }
 
-function lines(entries: readonly Entry[], begun: number): string[] {
-	const all: string[] = [];
+function formatEntries(entries: readonly Entry[], startedAt: number): string[] {
+	const formatted: string[] = [];
 	let isChallenged = false; // The server waits for part of the credentials (RFC 4954 §4).
 	for (const entry of entries) {
 		for (const line of toLines(entry, isChallenged)) {
-			const ms = String(Math.round(entry.at - begun)).padStart(6);
-			all.push(`${ms} ${entry.by}: ${line.slice(0, maxShownOfLine).replace(unsafe, ' ').trimEnd()}`);
+			const ms = String(Math.round(entry.at - startedAt)).padStart(6);
+			formatted.push(`${ms} ${entry.by}: ${line.slice(0, maxFormattedLine).replace(unsafe, ' ').trimEnd()}`);
 		}
 		isChallenged = 'reply' in entry && entry.reply.code === 334;
 	}
-	return all;
+	return formatted;
 }
 
 function toLines(entry: Entry, isChallenged: boolean): string[] {
 	if ('reply' in entry) {
 		const {code, lines} = entry.reply;
-		return lines.map((line, n) => `${code}${n < lines.length - 1 ? '-' : ' '}${line}`);
+		return lines.map((line, index) => `${code}${index < lines.length - 1 ? '-' : ' '}${line}`);
 	}
 	if ('octets' in entry) {
 		return [`(${entry.octets} octets)`];
@@ -92,9 +92,9 @@ function toLines(entry: Entry, isChallenged: boolean): string[] {
 }
 
 /** Cuts the middle of a long dialogue, because its beginning and end are the most informative. */
-function shortened(lines: readonly string[]): string {
+function shorten(lines: readonly string[]): string {
 	const text = lines.join('\n');
-	if (Buffer.byteLength(text) <= maxShown) {
+	if (Buffer.byteLength(text) <= maxFormattedBytes) {
 		return text;
 	}
 	const head: string[] = [];
@@ -104,13 +104,13 @@ function shortened(lines: readonly string[]): string {
 		size += Buffer.byteLength(line) + 1;
 		return size <= limit;
 	};
-	for (let n = 0; n < lines.length && fits(lines[n] ?? '', maxHeadLength); n++) {
-		head.push(lines[n] ?? '');
+	for (let index = 0; index < lines.length && fits(lines[index] ?? '', maxHeadLength); index++) {
+		head.push(lines[index] ?? '');
 	}
 	const gap = '     … ';
 	size = Buffer.byteLength(`${head.join('\n')}\n${gap}\n`);
-	for (let n = lines.length - 1; n >= head.length && fits(lines[n] ?? '', maxShown); n--) {
-		tail.unshift(lines[n] ?? '');
+	for (let index = lines.length - 1; index >= head.length && fits(lines[index] ?? '', maxFormattedBytes); index--) {
+		tail.unshift(lines[index] ?? '');
 	}
 	return [...head, gap.trimEnd(), ...tail].join('\n');
 }
@@ -126,7 +126,7 @@ const maxReceivedBytes = 1024 * 1024;
 /** The maximum number of lines without a code that are passed on per reply. */
 const maxStrayLines = 16;
 
-const tooMuch = 'the server sent a reply that does not end';
+const endlessReply = 'the server sent a reply that does not end';
 
 const zero = 48;
 const space = 32;
@@ -151,35 +151,35 @@ export class ReplyReader {
 	#lines: string[] = [];
 	/** The code of the lines so far, or `null` before the first line. */
 	#code: number | null = null;
-	/** The octets retained in the lines. */
-	#retained = 0;
-	/** The octets received since the last reply, and the number of lines without a code. */
-	#sent = 0;
-	#strays = 0;
+	/** The total length of the reply's lines so far. */
+	#retainedLength = 0;
+	/** The octets received since the last reply, and how many of their lines had no code. */
+	#receivedBytes = 0;
+	#strayLines = 0;
 
 	/**
-	 * Reads a chunk. Passes each complete reply to `onReply`, and each line without a code to `stray`; such a line is
+	 * Reads a chunk. Passes each complete reply to `onReply`, and each line without a code to `onStray`; such a line is
 	 * not a reply, so the next one counts. Returns an error text if the bytes are invalid; the reader is unusable after
 	 * that.
 	 */
-	push(chunk: Buffer, onReply: (reply: RawReply) => void, stray: (line: string) => void): string | null {
+	push(chunk: Buffer, onReply: (reply: RawReply) => void, onStray: (line: string) => void): string | null {
 		let start = 0;
 		for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
 			const line =
 				this.#partialLine === null
 					? textOf(chunk, start, end)
-					: textOf(this.#added(chunk.subarray(start, end)));
-			this.#sent += end + 1 - start;
+					: textOf(this.#appendPartial(chunk.subarray(start, end)));
+			this.#receivedBytes += end + 1 - start;
 			start = end + 1;
 			this.#partialLine = null;
-			if (this.#sent > maxReceivedBytes) {
-				return tooMuch;
+			if (this.#receivedBytes > maxReceivedBytes) {
+				return endlessReply;
 			}
 			const next = replyCode(line);
 			if (next === null) {
-				this.#strays += 1;
-				if (this.#strays <= maxStrayLines) {
-					stray(line);
+				this.#strayLines += 1;
+				if (this.#strayLines <= maxStrayLines) {
+					onStray(line);
 				}
 				continue;
 			}
@@ -190,24 +190,24 @@ export class ReplyReader {
 			}
 			const code = this.#code !== null && this.#code < 500 && next >= 500 ? this.#code : next;
 			this.#code = code;
-			this.#retained += line.length;
-			if (this.#retained <= maxTextLength) {
+			this.#retainedLength += line.length;
+			if (this.#retainedLength <= maxTextLength) {
 				this.#lines.push(line.slice(4));
 			}
 			if (line.charCodeAt(3) !== hyphen) {
 				onReply({code, lines: this.#lines});
 				this.#lines = [];
 				this.#code = null;
-				this.#retained = 0;
-				this.#sent = 0;
-				this.#strays = 0;
+				this.#retainedLength = 0;
+				this.#receivedBytes = 0;
+				this.#strayLines = 0;
 			}
 		}
 		if (start < chunk.length) {
-			this.#sent += chunk.length - start;
-			this.#partialLine = this.#added(chunk.subarray(start));
+			this.#receivedBytes += chunk.length - start;
+			this.#partialLine = this.#appendPartial(chunk.subarray(start));
 		}
-		return this.#sent > maxReceivedBytes ? tooMuch : null;
+		return this.#receivedBytes > maxReceivedBytes ? endlessReply : null;
 	}
 
 	/** Whether part of a line or reply has arrived and the rest is missing. */
@@ -222,7 +222,7 @@ export class ReplyReader {
 	}
 
 	/** Appends bytes to the current line, up to the maximum length. */
-	#added(bytes: Buffer): Buffer {
+	#appendPartial(bytes: Buffer): Buffer {
 		const more = bytes.subarray(0, maxLineLength - (this.#partialLine?.length ?? 0));
 		return this.#partialLine === null ? more : Buffer.concat([this.#partialLine, more]);
 	}
@@ -230,8 +230,8 @@ export class ReplyReader {
 
 /** Returns a line without its final CR, cut at the maximum length. */
 function textOf(bytes: Buffer, start = 0, end = bytes.length): string {
-	const last = Math.min(end, start + maxLineLength);
-	return bytes.toString('utf8', start, last > start && bytes[last - 1] === 13 ? last - 1 : last);
+	const lineEnd = Math.min(end, start + maxLineLength);
+	return bytes.toString('utf8', start, lineEnd > start && bytes[lineEnd - 1] === 13 ? lineEnd - 1 : lineEnd);
 }
 
 /** Whether two codes of one reply contradict each other. A temporary and a permanent refusal together do not. */

@@ -57,18 +57,18 @@ export async function findMxHosts(
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
 	const {wasNxdomain = false, hadNoAddress = false} = recipient;
-	const answer = await options.resolver.mx(domain, wasNxdomain || hadNoAddress);
-	switch (answer.kind) {
+	const response = await options.resolver.mx(domain, wasNxdomain || hadNoAddress);
+	switch (response.kind) {
 		case 'failed':
-			return dnsFailure(`the MX lookup for ${domain} failed: ${answer.code}`);
+			return dnsFailure(`the MX lookup for ${domain} failed: ${response.code}`);
 		case 'nxdomain':
 			return unknownDomain(domain, wasNxdomain);
 		case 'nodata':
 			return findHostAddresses([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
-			return isNullMx(answer.records)
+			return isNullMx(response.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} does not accept mail (null MX)`, 556)
-				: findHostAddresses(mailHosts(answer.records, recipient), domain, recipient, options);
+				: findHostAddresses(mailHosts(response.records, recipient), domain, recipient, options);
 	}
 }
 
@@ -80,69 +80,64 @@ async function findHostAddresses(
 ): Promise<Host[] | NoHost> {
 	const {terms, hadNoAddress = false, asked = []} = recipient;
 	const families = await options.families.of(terms.sources);
-	const lotOf = createLots(recipient);
+	const rankOf = createRandomRank(recipient);
 	const lookUp = async ({exchange: host}: MxRecord) => {
-		const result = await hostAddresses(host, hadNoAddress, families, options.resolver, lotOf);
+		const result = await hostAddresses(host, hadNoAddress, families, options.resolver, rankOf);
 		return {host, ...result, demand: result.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
 	};
 	const hosts: Host[] = [];
-	let unasked = 0;
-	let isEnd = false;
-	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
+	let untried = 0;
+	let isDone = false;
+	let unmetDemand: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
-	let refused: string | null = null;
-	// The first host alone is enough for most messages.
-	for (let at = 0; at < exchanges.length && !isEnd && unasked < maxAddresses; ) {
-		const batchSize = at === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - unasked : hostsAtOnce;
-		const wave = exchanges.slice(at, at + batchSize);
-		at += wave.length;
-		const isWhole = batchSize === hostsAtOnce;
-		for (const result of await Promise.all(wave.map(lookUp))) {
+	let refusedReason: string | null = null;
+	// The first host is enough for most messages.
+	for (let start = 0; start < exchanges.length && !isDone && untried < maxAddresses; ) {
+		const size = start === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - untried : hostsAtOnce;
+		const batch = exchanges.slice(start, start + size);
+		start += batch.length;
+		const isLargeBatch = size === hostsAtOnce;
+		for (const result of await Promise.all(batch.map(lookUp))) {
 			const {host, addresses, demand} = result;
 			failure ??= result.failure;
-			isEnd ||= result.failure !== null && isWhole;
+			isDone ||= result.failure !== null && isLargeBatch;
 			if (addresses.some(address => options.ownAddresses.has(address))) {
 				// RFC 5321 §5.1: this host and all less preferred ones would send the message back to this system.
-				refused = `the mail for ${domain} would loop: ${host} is this system`;
-				isEnd = true;
+				refusedReason = `the mail for ${domain} would loop: ${host} is this system`;
+				isDone = true;
 				break;
 			}
 			if (demand?.kind === 'refused') {
-				unmet ??= demand;
-				isEnd ||= demand.by === 'dnssec' && isWhole;
+				unmetDemand ??= demand;
+				isDone ||= demand.by === 'dnssec' && isLargeBatch;
 				continue;
 			}
 			const allowed = addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
-			refused ??= allowed.length < addresses.length ? `${host} has no public address` : null;
+			refusedReason ??= allowed.length < addresses.length ? `${host} has no public address` : null;
 			const common = {name: host, port: options.port, implicitTls: false, login: null};
 			const tlsOptions = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
 			hosts.push(...allowed.map(address => ({...common, ...tlsOptions, address})));
-			unasked += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
+			untried += allowed.filter(ip => !asked.some(attempt => attempt.host === host && attempt.ip === ip)).length;
 		}
 	}
 	if (hosts.length > 0) {
-		return ofBothFamilies(inTurn(hosts, asked));
+		return withBothFamilies(untriedFirst(hosts, asked));
 	}
-	if (unmet !== null) {
-		return policyFailure(unmet);
+	if (unmetDemand !== null) {
+		return policyFailure(unmetDemand);
 	}
 	if (failure !== null) {
 		return dnsFailure(failure);
 	}
-	if (refused !== null) {
-		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
+	if (refusedReason !== null) {
+		return refusal('network', refusedReason.endsWith('this system') ? '5.4.6' : '5.4.4', refusedReason);
 	}
 	const names = exchanges.slice(0, maxAddresses).map(({exchange}) => exchange);
-	const others = await otherAddresses(names, families, options.resolver, lotOf);
-	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
-		const family = families.v6 ? 'IPv4' : 'IPv6';
-		return deferral(
-			'config',
-			'4.4.4',
-			`the mail servers of ${domain} have only ${family} addresses, but this machine does not send over ${family}`,
-		);
+	const unreachable = await unreachableAddresses(names, families, options.resolver, rankOf);
+	if (unreachable.some(address => options.allowPrivateMx || isPublicAddress(address))) {
+		return wrongFamily(domain, families);
 	}
-	return others.length > 0
+	return unreachable.length > 0
 		? refusal('network', '5.4.4', `no mail server of ${domain} has a public address`)
 		: noAddress(domain, hadNoAddress);
 }
@@ -156,53 +151,53 @@ async function hostAddresses(
 	shouldBypassCache: boolean,
 	families: Reachable,
 	resolver: Resolver,
-	lotOf: RandomRank,
+	rankOf: RandomRank,
 ): Promise<{addresses: string[]; failure: string | null}> {
 	const none: DnsAnswer<string> = {kind: 'nodata'};
 	const [v6, v4] = await Promise.all([
 		families.v6 ? resolver.aaaa(host, shouldBypassCache) : none,
 		families.v4 ? resolver.a(host, shouldBypassCache) : none,
 	]);
-	const failed = [v6, v4].find(answer => answer.kind === 'failed');
+	const failed = [v6, v4].find(response => response.kind === 'failed');
 	return {
-		addresses: interleaved(shuffled(toRecords(v6), lotOf), shuffled(toRecords(v4), lotOf)),
+		addresses: interleave(shuffle(toRecords(v6), rankOf), shuffle(toRecords(v4), rankOf)),
 		failure: failed === undefined ? null : `the address lookup for ${host} failed: ${failed.code}`,
 	};
 }
 
-function toRecords(answer: DnsAnswer<string>): readonly string[] {
-	return answer.kind === 'found' ? answer.records : [];
+function toRecords(response: DnsAnswer<string>): readonly string[] {
+	return response.kind === 'found' ? response.records : [];
 }
 
-function interleaved(first: readonly string[], second: readonly string[]): string[] {
-	const all: string[] = [];
-	for (let n = 0; n < Math.max(first.length, second.length); n++) {
-		all.push(...first.slice(n, n + 1), ...second.slice(n, n + 1));
+function interleave(first: readonly string[], second: readonly string[]): string[] {
+	const result: string[] = [];
+	for (let index = 0; index < Math.max(first.length, second.length); index++) {
+		result.push(...first.slice(index, index + 1), ...second.slice(index, index + 1));
 	}
-	return all;
+	return result;
 }
 
 /** Returns the hosts' addresses in the family that cannot be reached from here. */
-async function otherAddresses(
+async function unreachableAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Reachable,
 	resolver: Resolver,
-	lotOf: RandomRank,
+	rankOf: RandomRank,
 ): Promise<readonly string[]> {
 	if (v4 && v6) {
 		return [];
 	}
 	const results = await Promise.all(
-		hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, lotOf)),
+		hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, rankOf)),
 	);
 	return results.flatMap(({addresses}) => addresses);
 }
 
-const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+const normalize = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
 /** RFC 7505: the domain does not accept mail. */
 function isNullMx(records: readonly MxRecord[]): boolean {
-	return records.every(({exchange}) => bare(exchange) === '');
+	return records.every(({exchange}) => normalize(exchange) === '');
 }
 
 // Other names are rejected because host names end up in commands, logs and certificate checks.
@@ -211,48 +206,48 @@ const hostNames = /^[a-z0-9_.-]{1,253}$/;
 type RandomRank = (name: string) => number;
 
 /** Returns a function that gives each name a random number, different for each recipient and attempt. */
-function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): RandomRank {
+function createRandomRank({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): RandomRank {
 	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
 	return name => hash32(seed, name);
 }
 
 /** Returns a domain's valid MX hosts by preference, those of equal preference in the recipient's random order. */
 function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
-	const lotOf = createLots(recipient);
-	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
+	const rankOf = createRandomRank(recipient);
+	return shuffle(usable(records), ({exchange}) => rankOf(exchange)).toSorted((a, b) => a.priority - b.priority);
 }
 
 /** Sorts by a random number that is drawn once per item. */
-function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[] {
-	if (all.length < 2) {
-		return all;
+function shuffle<T>(items: readonly T[], rankOf: (item: T) => number): readonly T[] {
+	if (items.length < 2) {
+		return items;
 	}
-	const ranked = all.map(one => ({one, drawn: lotOf(one)}));
-	return ranked.sort((a, b) => a.drawn - b.drawn).map(({one}) => one);
+	const ranked = items.map(item => ({item, rank: rankOf(item)}));
+	return ranked.sort((a, b) => a.rank - b.rank).map(({item}) => item);
 }
 
 /**
  * Puts hosts not tried yet first, then those tried longest ago, so that eventually all are tried. A host that greylists
  * must see the message again, so it goes before all others.
  */
-function inTurn(hosts: readonly Host[], previousHosts: readonly PreviousAttempt[]): readonly Host[] {
+function untriedFirst(hosts: readonly Host[], previousHosts: readonly PreviousAttempt[]): readonly Host[] {
 	if (previousHosts.length === 0) {
 		return hosts;
 	}
 	const order = new Map(previousHosts.map(({host, ip}, index) => [`${host} ${ip}`, index]));
-	const lastTry = previousHosts.at(-1)?.n;
+	const lastAttempt = previousHosts.at(-1)?.n;
 	const greylisting = previousHosts.find(
-		({n, phase, code}) => n === lastTry && phase === 'rcpt' && (code === 450 || code === 451),
+		({n, phase, code}) => n === lastAttempt && phase === 'rcpt' && (code === 450 || code === 451),
 	);
 	if (greylisting !== undefined) {
 		order.set(`${greylisting.host} ${greylisting.ip}`, -2);
 	}
-	const turnOf = ({name: host, address}: Host) => order.get(`${host} ${address}`) ?? -1;
-	return hosts.toSorted((a, b) => turnOf(a) - turnOf(b));
+	const positionOf = ({name: host, address}: Host) => order.get(`${host} ${address}`) ?? -1;
+	return hosts.toSorted((a, b) => positionOf(a) - positionOf(b));
 }
 
 /** Returns the first hosts, with at least one address of each family: one may be unreachable from here. */
-function ofBothFamilies(hosts: readonly Host[]): Host[] {
+function withBothFamilies(hosts: readonly Host[]): Host[] {
 	const first = hosts.slice(0, maxAddresses);
 	const isV6 = isIPv6(first[0]?.address ?? '');
 	const other = hosts.find(({address}) => isIPv6(address) !== isV6);
@@ -262,7 +257,7 @@ function ofBothFamilies(hosts: readonly Host[]): Host[] {
 /** Drops records that are not usable: a null MX beside others has no meaning, and an IP address is not a host name. */
 function usable(records: readonly MxRecord[]): MxRecord[] {
 	return records
-		.map(({exchange, priority}) => ({exchange: bare(exchange), priority}))
+		.map(({exchange, priority}) => ({exchange: normalize(exchange), priority}))
 		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
 }
 
@@ -280,13 +275,13 @@ type FamiliesOptions = {
 	readonly ownAddresses?: () => readonly string[];
 };
 
-/** How long addresses are cached: asking the system takes as long as sending a message. */
-const keptMs = 60_000;
+/** How long addresses are cached, because reading them from the system takes as long as sending a message. */
+const cacheMs = 60_000;
 
 /** Determines which address families can be used for sending. The machine's addresses are cached for a minute. */
 export class Families {
 	readonly #options: FamiliesOptions;
-	#own: readonly string[] = [];
+	#ownAddresses: readonly string[] = [];
 	#ownUntil = Number.NEGATIVE_INFINITY;
 
 	constructor(options: FamiliesOptions) {
@@ -303,24 +298,25 @@ export class Families {
 		if (!ipv6) {
 			return {v4, v6: false};
 		}
-		const from = (sources.length === 0 ? this.#ownNow() : sources.map(({address}) => address)).filter(isIPv6);
+		const addresses = sources.length === 0 ? this.#currentAddresses() : sources.map(({address}) => address);
+		const v6Addresses = addresses.filter(isIPv6);
 		if (allowPrivate) {
-			return {v4, v6: from.length > 0};
+			return {v4, v6: v6Addresses.length > 0};
 		}
-		const named = await Promise.all(from.filter(isPublicAddress).map(address => this.#isNamed(address)));
-		return {v4, v6: named.includes(true)};
+		const results = await Promise.all(v6Addresses.filter(isPublicAddress).map(ip => this.#hasReverseName(ip)));
+		return {v4, v6: results.includes(true)};
 	}
 
-	#ownNow(): readonly string[] {
+	#currentAddresses(): readonly string[] {
 		const {clock, ownAddresses = interfaceAddresses} = this.#options;
 		if (clock.monotonic() >= this.#ownUntil) {
-			this.#own = ownAddresses();
-			this.#ownUntil = clock.monotonic() + keptMs;
+			this.#ownAddresses = ownAddresses();
+			this.#ownUntil = clock.monotonic() + cacheMs;
 		}
-		return this.#own;
+		return this.#ownAddresses;
 	}
 
-	async #isNamed(address: string): Promise<boolean> {
+	async #hasReverseName(address: string): Promise<boolean> {
 		// A failed lookup is no evidence that the name is missing.
 		const {kind} = await this.#options.resolver.ptr(reverseName(address));
 		return kind === 'found' || kind === 'failed';
@@ -335,8 +331,8 @@ function interfaceAddresses(): string[] {
 export type LookUp = (host: string) => Promise<readonly string[]>;
 
 export const systemLookUp: LookUp = async host => {
-	const found = await lookup(host, {all: true, verbatim: true});
-	return found.map(({address}) => address);
+	const records = await lookup(host, {all: true, verbatim: true});
+	return records.map(({address}) => address);
 };
 
 /** Resolves the addresses of relays, and caches them for a minute. */
@@ -360,14 +356,14 @@ export class RelayHosts {
 		for (const relay of relays) {
 			try {
 				const hosts = (relay.api ? [relay.host] : await this.#addresses(relay.host)).map(address =>
-					hostTo(relay, address),
+					toHost(relay, address),
 				);
-				hostsByRelay.push(inTurn(hosts, previousHosts));
+				hostsByRelay.push(untriedFirst(hosts, previousHosts));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
-		const hosts = shared(hostsByRelay, Math.max(maxAddresses, hostsByRelay.length));
+		const hosts = takeInTurn(hostsByRelay, Math.max(maxAddresses, hostsByRelay.length));
 		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
 	}
 
@@ -375,35 +371,35 @@ export class RelayHosts {
 		if (isIP(host) !== 0) {
 			return Promise.resolve([host]);
 		}
-		const known = this.#cached.get(host);
-		if (known !== undefined && known.until > this.#clock.monotonic()) {
-			return known.addresses;
+		const cached = this.#cached.get(host);
+		if (cached !== undefined && cached.until > this.#clock.monotonic()) {
+			return cached.addresses;
 		}
 		const pending = this.#lookUp(host);
-		this.#cached.set(host, {until: this.#clock.monotonic() + keptMs, addresses: pending});
+		this.#cached.set(host, {until: this.#clock.monotonic() + cacheMs, addresses: pending});
 		pending.catch(() => this.#cached.delete(host));
 		return pending;
 	}
 }
 
-function hostTo({host, port, secure, tls, user, password, api}: Relay, address: string): Host {
+function toHost({host, port, secure, tls, user, password, api}: Relay, address: string): Host {
 	const login = user === null || password === null ? null : {user, password};
 	return {name: host, address, port, tls, implicitTls: secure, login, ...(api && {api})};
 }
 
 /** Returns at most `max` items in total, taking one from each list in turn, in the order of the lists. */
-function shared<T>(lists: ReadonlyArray<readonly T[]>, max: number): T[] {
+function takeInTurn<T>(lists: ReadonlyArray<readonly T[]>, max: number): T[] {
 	const depths = lists.map(() => 0);
-	let left = max;
-	for (let depth = 0; left > 0 && lists.some(list => list.length > depth); depth++) {
-		for (const [n, list] of lists.entries()) {
-			if (list.length > depth && left > 0) {
-				depths[n] = depth + 1;
-				left--;
+	let remaining = max;
+	for (let depth = 0; remaining > 0 && lists.some(list => list.length > depth); depth++) {
+		for (const [index, list] of lists.entries()) {
+			if (list.length > depth && remaining > 0) {
+				depths[index] = depth + 1;
+				remaining--;
 			}
 		}
 	}
-	return lists.flatMap((list, n) => list.slice(0, depths[n]));
+	return lists.flatMap((list, index) => list.slice(0, depths[index]));
 }
 
 /** The outcome when there is no mail server to contact, with the texts for the attempt record. */
@@ -448,6 +444,13 @@ function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): No
 	return by === 'sts'
 		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}
 		: {...deferral('dns_temp', '4.7.5', reason), tlsResult: {policy: 'tlsa', result: 'dnssec-invalid'}};
+}
+
+/** The domain's mail servers have addresses only in a family over which this machine does not send. */
+function wrongFamily(domain: string, {v6}: Reachable): NoHost {
+	const family = v6 ? 'IPv4' : 'IPv6';
+	const reply = `the mail servers of ${domain} have only ${family} addresses, but this machine does not send over ${family}`;
+	return deferral('config', '4.4.4', reply);
 }
 
 /** A domain that does not exist. It may be a resolver's glitch, so it is final only 15 minutes later. */

@@ -16,7 +16,7 @@ type TlsMode = 'none' | 'opportunistic' | 'unverified' | 'required';
 type TlsPolicy =
 	/**
 	 * MTA-STS (RFC 8461). In enforce mode the route's mode is `required`. In testing mode it is unchanged, and failures
-	 * are only recorded. `names`: whether the policy lists the host.
+	 * are only recorded.
 	 */
 	| {readonly kind: 'sts'; readonly isEnforced: boolean; readonly isHostListed: boolean}
 	/**
@@ -166,21 +166,21 @@ export function tlsaFailure(
 		return null;
 	}
 	const anchors = records.filter(({usage}) => usage === trustAnchor);
-	const path = pathOf(leaf);
+	const path = verifiedChain(leaf);
 	// A trust anchor vouches for other certificates, not for itself.
-	const end = path.findIndex((one, depth) => depth > 0 && anchors.some(record => matches(one, record)));
-	if (end === -1) {
+	const anchorIndex = path.findIndex((issuer, depth) => depth > 0 && anchors.some(record => matches(issuer, record)));
+	if (anchorIndex === -1) {
 		return 'tlsa-invalid';
 	}
-	const used = path.slice(0, end + 1);
-	if (used.some(({validFrom, validTo}) => Date.parse(validFrom) > now || Date.parse(validTo) < now)) {
+	const chain = path.slice(0, anchorIndex + 1);
+	if (chain.some(({validFrom, validTo}) => Date.parse(validFrom) > now || Date.parse(validTo) < now)) {
 		return 'certificate-expired';
 	}
 	return names.some(name => leaf.checkHost(name) !== undefined) ? null : 'certificate-host-mismatch';
 }
 
 /** Returns the certificate followed by its issuers, each verified by signature, as far as the server sent them. */
-function pathOf(leaf: X509Certificate): X509Certificate[] {
+function verifiedChain(leaf: X509Certificate): X509Certificate[] {
 	const sent: X509Certificate[] = [];
 	for (
 		let next = leaf.issuerCertificate;
@@ -189,15 +189,18 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 	) {
 		sent.push(next); // In the order received, which may differ from the chain's.
 	}
-	const path = [leaf];
-	for (let last: X509Certificate | undefined = leaf; last !== undefined && path.length <= sent.length; ) {
+	const chain = [leaf];
+	for (let last: X509Certificate | undefined = leaf; last !== undefined && chain.length <= sent.length; ) {
 		const child: X509Certificate = last;
-		last = sent.find(one => !path.includes(one) && one.ca && child.checkIssued(one) && child.verify(one.publicKey));
+		last = sent.find(
+			issuer =>
+				!chain.includes(issuer) && issuer.ca && child.checkIssued(issuer) && child.verify(issuer.publicKey),
+		);
 		if (last !== undefined) {
-			path.push(last);
+			chain.push(last);
 		}
 	}
-	return path;
+	return chain;
 }
 
 function matches(certificate: X509Certificate, {selector, matching, data}: TlsaRecord): boolean {
@@ -223,7 +226,7 @@ type FoundTlsa =
 async function findTlsa(domain: string, host: string, port: number, resolver: SecureResolver): Promise<FoundTlsa> {
 	const mx = await resolver.mx(domain);
 	if (mx.kind === 'failed') {
-		return failure(`${domain} MX`, mx.code);
+		return lookupFailure(`${domain} MX`, mx.code);
 	}
 	if (!mx.isAuthentic) {
 		return 'none';
@@ -234,7 +237,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	}
 	const addresses = await findAddresses(host, resolver);
 	if (addresses.kind === 'failed') {
-		return failure(host, addresses.code);
+		return lookupFailure(host, addresses.code);
 	}
 	if (!addresses.isAuthentic) {
 		return 'none'; // RFC 7672 §2.2.2: such zones' servers may fail on TLSA.
@@ -242,25 +245,25 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	// The target of an alias comes first, then the name itself (§2.2.3).
 	for (const base of new Set([addresses.canonicalName, host])) {
 		const name = `_${port}._tcp.${base}`;
-		const answer = await resolver.tlsa(name);
-		if (answer.kind === 'failed') {
-			return failure(`${name} TLSA`, answer.code);
+		const response = await resolver.tlsa(name);
+		if (response.kind === 'failed') {
+			return lookupFailure(`${name} TLSA`, response.code);
 		}
-		if (answer.kind === 'found' && answer.isAuthentic) {
+		if (response.kind === 'found' && response.isAuthentic) {
 			// A certificate under a trust anchor may also carry the domain's name (§3.2.2).
-			return {names: [...new Set([base, host, domain])], records: answer.records.filter(isUsable)};
+			return {names: [...new Set([base, host, domain])], records: response.records.filter(isUsable)};
 		}
 	}
 	return 'none';
 }
 
 async function findAddresses(host: string, resolver: SecureResolver): Promise<SecureAnswer<string>> {
-	const v4 = await resolver.a(host);
-	return v4.kind === 'found' || v4.kind === 'failed' ? v4 : resolver.aaaa(host);
+	const ipv4 = await resolver.a(host);
+	return ipv4.kind === 'found' || ipv4.kind === 'failed' ? ipv4 : resolver.aaaa(host);
 }
 
-function failure(what: string, code: string): FoundTlsa {
-	return {failure: `DNSSEC: the lookup of ${what} failed: ${code}`};
+function lookupFailure(query: string, code: string): FoundTlsa {
+	return {failure: `DNSSEC: the lookup of ${query} failed: ${code}`};
 }
 
 const certificateFailures: Readonly<Record<string, TlsFailure>> = {

@@ -2,8 +2,7 @@ import {access, mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {storeTime} from '../kit/time.ts';
 import {idBytes, idTime, isId} from '../mail/ids.ts';
-import type {Outcome} from '../mail/outcome.ts';
-import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
+import {type Outcome, type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Delivery} from './transaction.ts';
 
@@ -27,7 +26,7 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 	const partial = partialFile(folder, recipientId);
 	try {
 		// Not `recursive`: a data folder that was moved away must not reappear empty.
-		await mkdir(folder, {mode: 0o700}).catch(passExisting);
+		await mkdir(folder, {mode: 0o700}).catch(ignoreExisting);
 		await writeFile(partial, data, {mode: 0o600});
 		await rename(partial, file);
 		return {kind: 'delivered'};
@@ -40,11 +39,11 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 
 /** Removes the captured messages of these recipients, if any. */
 export async function removeCaptured(folder: string, recipientIds: readonly string[]): Promise<void> {
-	const isThere = await access(folder).then(
+	const hasFolder = await access(folder).then(
 		() => true,
 		() => false,
 	);
-	for (const id of isThere ? recipientIds : []) {
+	for (const id of hasFolder ? recipientIds : []) {
 		await rm(path.join(folder, capturedName(id)), {force: true});
 		await rm(partialFile(folder, id), {force: true});
 	}
@@ -60,7 +59,7 @@ export async function removeCapturedOf(folder: string, from: number, to: number)
 	);
 }
 
-// A partial file is left behind if the process dies while writing.
+// A partial file remains if the process dies while writing.
 function partialFile(folder: string, recipientId: string): string {
 	return path.join(folder, `.${recipientId}.tmp`);
 }
@@ -80,7 +79,7 @@ type SimulatorKind = (typeof simulatorKinds)[number];
 
 /** The wait after a simulated deferral, in milliseconds. It ignores the retry schedule. */
 export const simulatorWaitMs = 1000;
-const lastTry = 3;
+const lastAttempt = 3;
 
 /** Returns the result requested by the local part (`bounced+label@simulator.test`). Any other address is delivered. */
 export function simulatorKind(address: string): SimulatorKind {
@@ -104,7 +103,7 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 				suppresses: true,
 			};
 		case 'soft-bounced':
-			return attempt < lastTry
+			return attempt < lastAttempt
 				? deferred('452 4.2.2 simulated: mailbox full')
 				: {
 						kind: 'bounced',
@@ -114,7 +113,7 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 						suppresses: false,
 					};
 		case 'deferred':
-			return attempt < lastTry ? deferred('451 4.7.1 simulated: try again later') : {kind: 'delivered'};
+			return attempt < lastAttempt ? deferred('451 4.7.1 simulated: try again later') : {kind: 'delivered'};
 		case 'suppressed':
 			return {kind: 'suppressed', reason: 'simulated'};
 		case 'errored':
@@ -145,7 +144,7 @@ function deferred(reason: string): Outcome {
 	return {kind: 'deferred', category: 'undetermined', reason, waitMs: simulatorWaitMs};
 }
 
-function passExisting(error: NodeJS.ErrnoException): void {
+function ignoreExisting(error: NodeJS.ErrnoException): void {
 	if (error.code !== 'EEXIST') {
 		throw error;
 	}

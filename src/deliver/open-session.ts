@@ -37,7 +37,7 @@ type SessionOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand EHLO, so HELO is sent and no extension is used. */
 	readonly isHeloOnly: boolean;
-	/** Called with the connection at once, so that it can be closed from outside. */
+	/** Called as soon as the connection exists, so that it can be closed from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
 	/** Records the exchange. */
 	readonly dialogue: Dialogue;
@@ -49,12 +49,12 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	const {address, port, implicitTls} = host;
 	const connection = new SmtpConnection({address, port, localAddress, implicitTls, dialogue});
 	options.opened(connection);
-	const broken = await connection.connected(timeouts.connect);
-	if (broken !== null) {
-		return stopped('connect', broken);
+	const lost = await connection.connected(timeouts.connect);
+	if (lost !== null) {
+		return stopped('connect', lost);
 	}
 	if (implicitTls) {
-		const stop = await secure(connection, host, options);
+		const stop = await startTls(connection, host, options);
 		if (stop !== null) {
 			return stop;
 		}
@@ -62,37 +62,37 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	const greeting = await connection.read(timeouts.greeting);
 	if ('lost' in greeting || greeting.code !== 220) {
 		const stop = stopped('greeting', greeting);
-		return refused(connection, implicitTls ? afterHandshake(host, stop) : stop);
+		return quitAfter(connection, implicitTls ? afterHandshake(host, stop) : stop);
 	}
 	// Plain text is acceptable only where the route allows it.
-	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
-	const needsTls = !implicitTls && !mayDoWithout;
+	const allowsPlainText = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
+	const needsTls = !implicitTls && !allowsPlainText;
 	// STARTTLS and AUTH need EHLO; a server that fails on EHLO gets HELO.
 	const shouldUseHelo = options.isHeloOnly && !needsTls && host.login === null;
 	let extensions = shouldUseHelo
 		? await helo(connection, hostname, timeouts.ehlo)
 		: await ehlo(connection, hostname, timeouts.ehlo);
 	if ('by' in extensions) {
-		return refused(connection, extensions);
+		return quitAfter(connection, extensions);
 	}
 	let {hasTlsFailed} = options;
 	if (needsTls) {
 		const upgraded = await upgrade(connection, host, extensions, options);
 		if ('by' in upgraded) {
-			return refused(connection, upgraded);
+			return quitAfter(connection, upgraded);
 		}
 		hasTlsFailed = extensions.starttls && connection.tls() === null;
 		extensions = upgraded;
 	}
 	const stop = host.login === null ? null : await logInSafely(connection, host, extensions, timeouts.ehlo);
 	if (stop !== null) {
-		return refused(connection, stop);
+		return quitAfter(connection, stop);
 	}
-	const used = options.isHeloOnly ? noExtensions : extensions;
+	const usedExtensions = options.isHeloOnly ? noExtensions : extensions;
 	return {
 		host,
 		connection,
-		extensions: used,
+		extensions: usedExtensions,
 		localAddress,
 		hasTlsFailed,
 		messageCount: 0,
@@ -102,7 +102,7 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 }
 
 /** RFC 5321 §4.1.1.5 requires QUIT before closing. The reason is already known, so the reply is not awaited. */
-function refused(connection: SmtpConnection, stop: Stop): Stop {
+function quitAfter(connection: SmtpConnection, stop: Stop): Stop {
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail('refused');
 	return stop;
@@ -133,7 +133,7 @@ async function upgrade(
 ): Promise<Extensions | Stop> {
 	const {timeouts, hostname} = options;
 	if (!extensions.starttls) {
-		return host.tls === 'opportunistic' ? extensions : demanded(connection, host, 'the server does not offer TLS');
+		return host.tls === 'opportunistic' ? extensions : lackOfTls(connection, host, 'the server does not offer TLS');
 	}
 	connection.write(['STARTTLS\r\n'], 1);
 	const reply = await connection.read(timeouts.starttls);
@@ -147,14 +147,14 @@ async function upgrade(
 		// After 421, or after a code that is not a reply to STARTTLS, the server's state is unknown.
 		return reply.code === 421 && host.tls !== 'opportunistic'
 			? stopped('starttls', reply)
-			: demanded(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
+			: lackOfTls(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
 	}
-	const stop = await secure(connection, host, options);
+	const stop = await startTls(connection, host, options);
 	if (stop !== null) {
 		return stop;
 	}
-	const mayDoWithout = host.tls === 'opportunistic';
-	const timeoutMs = mayDoWithout ? timeouts.starttls : timeouts.ehlo;
+	const allowsPlainText = host.tls === 'opportunistic';
+	const timeoutMs = allowsPlainText ? timeouts.starttls : timeouts.ehlo;
 	const offered =
 		options.isHeloOnly && host.login === null
 			? await helo(connection, hostname, timeoutMs)
@@ -168,12 +168,12 @@ async function upgrade(
  * handshake.
  */
 function afterHandshake(host: Host, stop: Stop): Stop {
-	const mayDoWithout = host.tls === 'opportunistic' && !host.implicitTls;
-	if (stop.by === 'loss' && (mayDoWithout || stop.errno?.startsWith('ERR_SSL_') === true)) {
+	const allowsPlainText = host.tls === 'opportunistic' && !host.implicitTls;
+	if (stop.by === 'loss' && (allowsPlainText || stop.errno?.startsWith('ERR_SSL_') === true)) {
 		return failedTls(host, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
-	// It accepted the same command in plain text a moment ago. A busy server (4xx) is no reason to give up TLS.
-	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
+	// The server accepted the same command in plain text a moment ago. If it is busy (4xx), TLS is not given up.
+	return stop.by === 'reply' && allowsPlainText && (stop.reply.code < 400 || stop.reply.code >= 500)
 		? failedTls(host, {
 				lost: `the server rejects commands within TLS: ${toReason(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',
@@ -181,14 +181,14 @@ function afterHandshake(host: Host, stop: Stop): Stop {
 		: stop;
 }
 
-function demanded(connection: SmtpConnection, host: Host, reason: string): Stop {
+function lackOfTls(connection: SmtpConnection, host: Host, reason: string): Stop {
 	const text = printable(reason);
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail(text);
 	return failedTls(host, {lost: text, tlsFailure: 'starttls-not-supported'});
 }
 
-async function secure(connection: SmtpConnection, host: Host, options: SessionOptions): Promise<Stop | null> {
+async function startTls(connection: SmtpConnection, host: Host, options: SessionOptions): Promise<Stop | null> {
 	const {secureContexts, timeouts, clock} = options;
 	const {name, tls, tlsPolicy: policy} = host;
 	const hello = options.hello === 'reduced' ? 'reduced' : 'usual';
@@ -202,15 +202,15 @@ async function secure(connection: SmtpConnection, host: Host, options: SessionOp
 						tlsaFailure(certificate, policy.records, policy.names, clock.now()),
 				}
 			: {host: name, verify: tls === 'required'};
-	const broken = await connection.startTls({...demand, secureContext}, timeouts.starttls);
-	return broken === null ? null : failedTls(host, broken);
+	const lost = await connection.startTls({...demand, secureContext}, timeouts.starttls);
+	return lost === null ? null : failedTls(host, lost);
 }
 
 function failedTls({name: host, tls, tlsPolicy}: Host, {lost, errno, tlsFailure}: Lost): Stop {
 	const failure = tlsFailure ?? toTlsFailure(errno);
-	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
+	const prefix = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
 	const text = tlsFailure === undefined ? certificateProblem(failure, host, lost) : lost;
-	return {by: 'tls', phase: 'starttls', text: `${by}${text}`, failure, errno};
+	return {by: 'tls', phase: 'starttls', text: `${prefix}${text}`, failure, errno};
 }
 
 /** Authenticates. A password is sent unencrypted only if the operator allowed it, and only within this machine. */
@@ -251,13 +251,13 @@ async function authenticate(
 	offered: readonly string[],
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	const say = (line: string): Promise<ReplyOrLost> => {
+	const sendLine = (line: string): Promise<ReplyOrLost> => {
 		connection.write([`${line}\r\n`], 1);
 		return connection.read(timeoutMs);
 	};
 
 	if (offered.includes('PLAIN')) {
-		return unlessCode(235, await say(`AUTH PLAIN ${plainResponse(login)}`));
+		return unlessCode(235, await sendLine(`AUTH PLAIN ${plainResponse(login)}`));
 	}
 	if (!offered.includes('LOGIN')) {
 		const text = `the server offers no way to log in that we know (${offered.join(' ') || 'none'})`;
@@ -269,7 +269,7 @@ async function authenticate(
 		[base64(login.password), 235],
 	];
 	for (const [line, code] of steps) {
-		const stop = unlessCode(code, await say(line));
+		const stop = unlessCode(code, await sendLine(line));
 		if (stop !== null) {
 			return stop;
 		}
@@ -288,11 +288,11 @@ function unlessCode(code: number, reply: ReplyOrLost): Stop | null {
 export type Hello = 'usual' | 'reduced' | 'none';
 
 const tlsDefaults = {minVersion: 'TLSv1.2'} as const;
-const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
-const strictly = {...small, minVersion: 'TLSv1.2'} as const;
+const smallHello = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
+const strictOptions = {...smallHello, minVersion: 'TLSv1.2'} as const;
 // If plain text is the alternative, TLS 1.0 and short keys are better than nothing (RFC 7435 §3). Node refuses them by
 // default.
-const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
+const legacyOptions = {...smallHello, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 
 /**
  * The TLS contexts for connections. Each is created once, because reading all public certificates takes milliseconds.
@@ -308,7 +308,7 @@ export class SecureContexts {
 
 	/** `isStrict` means that TLS is mandatory. */
 	of(hello: 'usual' | 'reduced', isStrict: boolean): SecureContext {
-		const options = hello === 'usual' ? tlsDefaults : isStrict ? strictly : old;
+		const options = hello === 'usual' ? tlsDefaults : isStrict ? strictOptions : legacyOptions;
 		const context = this.#contexts.get(options) ?? createSecureContext({...this.#trusted, ...options});
 		this.#contexts.set(options, context);
 		return context;

@@ -61,7 +61,7 @@ type Site = {
 	hasReplied: boolean;
 	readonly idle: Idle[];
 	busy: number;
-	ending: number;
+	closing: number;
 	/** The number of messages announced with `expect`. */
 	expected: number;
 };
@@ -91,13 +91,13 @@ export class ConnectionPool {
 	readonly #silent = new Set<Silent>();
 	readonly #maxSilent: number;
 	/** The number of slots that were given up but not released yet. */
-	#leaving = 0;
+	#givenUp = 0;
 	/** All possible connections: busy, idle and closing. */
 	#open = 0;
 	#idle = 0;
-	#ending = 0;
+	#closing = 0;
 	/** The number of waiters in this round that need another connection to close first. */
-	#wanting = 0;
+	#blockedWaiters = 0;
 	#closed: (() => void) | null = null;
 
 	constructor(options: PoolOptions) {
@@ -116,7 +116,7 @@ export class ConnectionPool {
 	): Promise<Slot | null> {
 		const site = this.#siteOf(name, Math.max(1, limit));
 		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
-			this.#forget(name, site);
+			this.#forgetUnused(name, site);
 			return Promise.resolve(null);
 		}
 		return new Promise(resolve => {
@@ -137,7 +137,7 @@ export class ConnectionPool {
 				clearTimeout(timer);
 				signal?.removeEventListener('abort', leave);
 				this.#removeWaiter(name, site, waiter);
-				this.#forget(name, site);
+				this.#forgetUnused(name, site);
 				resolve(null);
 			};
 			signal?.addEventListener('abort', leave, {once: true});
@@ -162,7 +162,7 @@ export class ConnectionPool {
 		this.allow(name, limit);
 		return () => {
 			site.expected -= 1;
-			this.#forget(name, site);
+			this.#forgetUnused(name, site);
 		};
 	}
 
@@ -174,16 +174,16 @@ export class ConnectionPool {
 		}
 		site.limit = limit;
 		while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
-			this.#endIdle(name, site);
+			this.#closeIdle(name, site);
 		}
 		if (limit === 0) {
-			this.#sendAway(name, site);
+			this.#rejectWaiters(name, site);
 		}
-		this.#forget(name, site);
+		this.#forgetUnused(name, site);
 		this.#serve();
 	}
 
-	#sendAway(name: string, site: Site): void {
+	#rejectWaiters(name: string, site: Site): void {
 		for (const waiter of [...site.lanes.values()].flatMap(({waiters}) => [...waiters])) {
 			this.#removeWaiter(name, site, waiter);
 			waiter.grant(null);
@@ -204,7 +204,7 @@ export class ConnectionPool {
 	bySite(): Array<readonly [site: string, connections: number]> {
 		const counts = Array.from(
 			this.#sites,
-			([name, site]) => [name, site.busy + site.ending + site.idle.length] as const,
+			([name, site]) => [name, site.busy + site.closing + site.idle.length] as const,
 		);
 		return counts.filter(([, connections]) => connections > 0);
 	}
@@ -216,7 +216,7 @@ export class ConnectionPool {
 				waiting += waiters.length;
 			}
 		}
-		return {busy: this.#open - this.#idle - this.#ending, idle: this.#idle, waiting};
+		return {busy: this.#open - this.#idle - this.#closing, idle: this.#idle, waiting};
 	}
 
 	/** Turns waiting messages away, closes idle sessions, and waits for busy ones. */
@@ -225,9 +225,9 @@ export class ConnectionPool {
 			this.#closed = resolve;
 		});
 		for (const [name, site] of this.#sites) {
-			this.#sendAway(name, site);
+			this.#rejectWaiters(name, site);
 			while (site.idle.length > 0) {
-				this.#endIdle(name, site);
+				this.#closeIdle(name, site);
 			}
 		}
 		if (this.#open > 0) {
@@ -244,7 +244,7 @@ export class ConnectionPool {
 				hasReplied: false,
 				idle: [],
 				busy: 0,
-				ending: 0,
+				closing: 0,
 				expected: 0,
 			};
 			this.#sites.set(name, site);
@@ -252,8 +252,8 @@ export class ConnectionPool {
 		return site;
 	}
 
-	#forget(name: string, site: Site): void {
-		if (site.busy + site.ending + site.idle.length + site.lanes.size + site.expected === 0) {
+	#forgetUnused(name: string, site: Site): void {
+		if (site.busy + site.closing + site.idle.length + site.lanes.size + site.expected === 0) {
 			this.#sites.delete(name);
 		}
 		if (this.#open === 0) {
@@ -262,26 +262,26 @@ export class ConnectionPool {
 	}
 
 	#takeIdle(site: Site, index: number): Session {
-		const [taken] = site.idle.splice(index, 1) as [Idle];
-		clearTimeout(taken.timer);
+		const [entry] = site.idle.splice(index, 1) as [Idle];
+		clearTimeout(entry.timer);
 		this.#idle -= 1;
-		return taken.session;
+		return entry.session;
 	}
 
 	/** Closes an idle session, by default the one idle longest. Its slot is free once the connection is gone. */
-	#endIdle(name: string, site: Site, index = 0): void {
-		void this.#end(name, site, this.#takeIdle(site, index).connection.quit(this.#options.quitMs));
+	#closeIdle(name: string, site: Site, index = 0): void {
+		void this.#awaitClose(name, site, this.#takeIdle(site, index).connection.quit(this.#options.quitMs));
 	}
 
-	async #end(name: string, site: Site, quit?: Promise<void>): Promise<void> {
-		site.ending += 1;
-		this.#ending += 1;
+	async #awaitClose(name: string, site: Site, quit?: Promise<void>): Promise<void> {
+		site.closing += 1;
+		this.#closing += 1;
 		await quit;
 		await pause(goneMs);
-		site.ending -= 1;
-		this.#ending -= 1;
+		site.closing -= 1;
+		this.#closing -= 1;
 		this.#open -= 1;
-		this.#forget(name, site);
+		this.#forgetUnused(name, site);
 		this.#serve();
 	}
 
@@ -289,22 +289,22 @@ export class ConnectionPool {
 		const index = site.idle.findIndex(entry => entry.session === session);
 		if (index !== -1) {
 			this.#takeIdle(site, index);
-			void this.#end(name, site);
+			void this.#awaitClose(name, site);
 		}
 	}
 
-	#keep(name: string, site: Site, session: Session): void {
+	#keepIdle(name: string, site: Site, session: Session): void {
 		const timer = setTimeout(() => {
 			const index = site.idle.findIndex(entry => entry.session === session);
 			if (index !== -1) {
-				this.#endIdle(name, site, index);
+				this.#closeIdle(name, site, index);
 			}
 		}, this.#options.idleMs);
 		site.idle.push({session, timer});
 		this.#idle += 1;
 	}
 
-	#lend(name: string, site: Site, session: Session | null, workspaceId: string): Slot {
+	#grantSlot(name: string, site: Site, session: Session | null, workspaceId: string): Slot {
 		let silent: Silent | null = null;
 		let isGivenUp = false;
 		const hear = () => {
@@ -326,7 +326,7 @@ export class ConnectionPool {
 					workspaceId,
 					giveUp: () => {
 						isGivenUp = true;
-						this.#leaving += 1;
+						this.#givenUp += 1;
 						giveUp();
 					},
 				};
@@ -334,26 +334,26 @@ export class ConnectionPool {
 				if (site.hasReplied) {
 					this.#serve();
 				} else {
-					this.#closeOldestIdle();
+					this.#giveUpSilent();
 				}
 			},
-			release: back => {
+			release: returned => {
 				hear();
-				this.#leaving -= isGivenUp ? 1 : 0;
-				site.hasReplied ||= back !== null;
+				this.#givenUp -= isGivenUp ? 1 : 0;
+				site.hasReplied ||= returned !== null;
 				site.busy -= 1;
-				if (back === null || back.connection.lost() !== null) {
-					void this.#end(name, site);
+				if (returned === null || returned.connection.lost() !== null) {
+					void this.#awaitClose(name, site);
 				} else {
-					if (back !== session) {
-						back.connection.onceLost(() => this.#dropLost(name, site, back));
+					if (returned !== session) {
+						returned.connection.onceLost(() => this.#dropLost(name, site, returned));
 					}
-					this.#keep(name, site, back);
+					this.#keepIdle(name, site, returned);
 					if (this.#closed !== null || site.busy + site.idle.length > site.limit) {
-						this.#endIdle(name, site);
+						this.#closeIdle(name, site);
 					}
 				}
-				this.#forget(name, site);
+				this.#forgetUnused(name, site);
 				this.#serve();
 			},
 		};
@@ -363,7 +363,7 @@ export class ConnectionPool {
 	 * If too many slots are silent, gives up one of the workspace that has the most. The oldest ones wait for their
 	 * full timeouts, so that a server that is merely slow has a chance.
 	 */
-	#closeOldestIdle(): void {
+	#giveUpSilent(): void {
 		if (this.#silent.size <= this.#maxSilent) {
 			return;
 		}
@@ -379,36 +379,36 @@ export class ConnectionPool {
 
 	/** Returns a slot if the waiter can have one now. `full` means that a connection elsewhere must close first. */
 	#offer(name: string, site: Site, waiter: Waiter): Slot | 'later' | 'full' {
-		if (site.busy + site.ending >= Math.max(1, site.limit - waiter.leaves)) {
+		if (site.busy + site.closing >= Math.max(1, site.limit - waiter.leaves)) {
 			return 'later';
 		}
 		const fitting = lastFitting(site, waiter);
 		if (fitting !== -1) {
-			return this.#lend(name, site, this.#takeIdle(site, fitting), waiter.workspaceId);
+			return this.#grantSlot(name, site, this.#takeIdle(site, fitting), waiter.workspaceId);
 		}
-		if (site.busy + site.ending + site.idle.length >= site.limit) {
-			this.#endIdle(name, site);
+		if (site.busy + site.closing + site.idle.length >= site.limit) {
+			this.#closeIdle(name, site);
 			return 'later';
 		}
-		return this.#open < this.#options.maxSessions ? this.#lend(name, site, null, waiter.workspaceId) : 'full';
+		return this.#open < this.#options.maxSessions ? this.#grantSlot(name, site, null, waiter.workspaceId) : 'full';
 	}
 
 	/** Closes the oldest idle session of some provider. If none is idle, a silent one is given up. */
-	#endSome(): void {
+	#freeConnection(): void {
 		for (const [name, site] of this.#idle > 0 ? this.#sites : []) {
 			if (site.idle.length > 0) {
-				this.#endIdle(name, site);
+				this.#closeIdle(name, site);
 				return;
 			}
 		}
-		this.#closeOldestIdle();
+		this.#giveUpSilent();
 	}
 
 	/** Serves the workspaces in turn, and the providers of each in turn, until no more slots can be granted. */
 	#serve(): void {
 		for (let hasGranted = true; hasGranted; ) {
 			hasGranted = false;
-			this.#wanting = 0;
+			this.#blockedWaiters = 0;
 			for (const [workspaceId, names] of [...this.#waiting]) {
 				for (const name of [...names]) {
 					if (this.#serveOne(name, workspaceId)) {
@@ -430,10 +430,10 @@ export class ConnectionPool {
 		const waiter = nextWaiter(lane);
 		const slot = this.#offer(name, site, waiter);
 		if (slot === 'full') {
-			this.#wanting += 1;
+			this.#blockedWaiters += 1;
 			// Do this immediately, before a provider later in this loop takes the idle session again.
-			if (this.#ending + this.#leaving < this.#wanting) {
-				this.#endSome();
+			if (this.#closing + this.#givenUp < this.#blockedWaiters) {
+				this.#freeConnection();
 			}
 		}
 		if (typeof slot === 'string') {
@@ -452,11 +452,11 @@ export class ConnectionPool {
 
 /** Returns the index of the most recently used session that fits, or -1. */
 function lastFitting({idle}: Site, waiter: Waiter): number {
-	let at = idle.length - 1;
-	while (at >= 0 && !waiter.fits((idle[at] as Idle).session)) {
-		at--;
+	let index = idle.length - 1;
+	while (index >= 0 && !waiter.fits((idle[index] as Idle).session)) {
+		index--;
 	}
-	return at;
+	return index;
 }
 
 /** Chooses high priority first, except after `maxHighInRow` in a row. */

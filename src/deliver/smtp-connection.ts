@@ -58,7 +58,7 @@ export class SmtpConnection {
 	#socket: Socket;
 	#lost: Lost | null = null;
 	#tls: Tls | null = null;
-	#answerWaiting: ((answer: ReplyOrLost | null) => void) | null = null;
+	#endWait: ((result: ReplyOrLost | null) => void) | null = null;
 	#isAwaitingReply = false;
 	/** The number of replies still to come. The first one is the greeting. */
 	#outstanding = 1;
@@ -82,7 +82,7 @@ export class SmtpConnection {
 	}
 
 	connected(timeoutMs: number): Promise<Lost | null> {
-		this.#socket.once('connect', () => this.#answerWaiting?.(null));
+		this.#socket.once('connect', () => this.#endWait?.(null));
 		return this.#waitLost('connecting', timeoutMs);
 	}
 
@@ -114,7 +114,7 @@ export class SmtpConnection {
 			}
 			this.#tls = {text: `${secure.getProtocol()} ${secure.getCipher().name}`, failure};
 			this.dialogue.noted(`${this.#tls.text} ${failure === null ? 'verified' : 'unverified'}`);
-			this.#answerWaiting?.(null);
+			this.#endWait?.(null);
 		});
 		secure.on('data', this.#received);
 		return this.#waitLost('the TLS handshake', timeoutMs);
@@ -149,10 +149,10 @@ export class SmtpConnection {
 		}
 		this.#socket.once('drain', () => {
 			if (!this.#isAwaitingReply) {
-				this.#answerWaiting?.(null);
+				this.#endWait?.(null);
 			}
 		});
-		return this.#waitLost('taking a part of the data', timeoutMs);
+		return this.#waitLost('accepting a part of the data', timeoutMs);
 	}
 
 	/**
@@ -162,8 +162,8 @@ export class SmtpConnection {
 	async read(timeoutMs: number): Promise<ReplyOrLost> {
 		const reply =
 			this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as ReplyOrLost);
-		// One reply too many arrived with it. An acceptance is trusted, because everything after it fails anyway. A
-		// refusal is not.
+		// `outOfStep`: one reply too many arrived with it. An acceptance is trusted, because everything after it fails
+		// anyway. A refusal is not.
 		const {cause} = this.#lost ?? {};
 		const isCertain = cause !== 'outOfStep' || 'lost' in reply || (reply.code >= 200 && reply.code < 300);
 		return isCertain ? reply : (this.#lost as Lost);
@@ -221,18 +221,18 @@ export class SmtpConnection {
 		socket.on('close', () => this.#end('the connection was closed', {cause: 'closed'}));
 	}
 
-	#end(reason: string, more: Omit<Lost, 'lost'> = {}): void {
+	#end(reason: string, details: Omit<Lost, 'lost'> = {}): void {
 		if (this.#lost !== null) {
 			return;
 		}
 		const text = printable(reason); // It may contain text from the peer.
-		this.#lost = {lost: text, ...more};
-		if (more.cause === 'outOfStep') {
+		this.#lost = {lost: text, ...details};
+		if (details.cause === 'outOfStep') {
 			this.#replies.length = 0;
 		}
 		this.dialogue.noted(text);
 		this.#socket.destroy();
-		this.#answerWaiting?.(this.#lost);
+		this.#endWait?.(this.#lost);
 		for (const listener of this.#lostListeners) {
 			listener();
 		}
@@ -242,7 +242,7 @@ export class SmtpConnection {
 	readonly #received = (chunk: Buffer): void => {
 		const problem = this.#reader.push(
 			chunk,
-			reply => this.#take(reply),
+			reply => this.#handleReply(reply),
 			line => {
 				const {lines} = this.#change?.({code: 0, lines: [line]}) ?? {lines: [line]};
 				this.dialogue.noted(`a line without a code: ${lines.join('')}`);
@@ -253,7 +253,7 @@ export class SmtpConnection {
 		}
 	};
 
-	#take(raw: RawReply): void {
+	#handleReply(raw: RawReply): void {
 		if (this.#lost !== null) {
 			return;
 		}
@@ -272,16 +272,16 @@ export class SmtpConnection {
 		this.#outstanding -= 1;
 		this.#lastCode = reply.code;
 		if (this.#isAwaitingReply) {
-			this.#answerWaiting?.(reply);
+			this.#endWait?.(reply);
 		} else {
 			this.#replies.push(reply);
-			this.#answerWaiting?.(null); // A reply ends the wait for a slow peer to accept data.
+			this.#endWait?.(null); // A reply ends the wait for a slow peer to accept data.
 		}
 	}
 
-	#wait(what: string, timeoutMs: number, expectsReply: boolean): Promise<ReplyOrLost | null> {
+	#wait(waitedFor: string, timeoutMs: number, expectsReply: boolean): Promise<ReplyOrLost | null> {
 		return new Promise(resolve => {
-			const end = () => this.#end(`${what} took longer than ${timeoutMs} ms`, {cause: 'silent'});
+			const end = () => this.#end(`${waitedFor} took longer than ${timeoutMs} ms`, {cause: 'silent'});
 			const watch = this.#watch;
 			let isSilent = false;
 			let timer =
@@ -293,20 +293,20 @@ export class SmtpConnection {
 						}, watch.afterMs)
 					: setTimeout(end, timeoutMs);
 			this.#isAwaitingReply = expectsReply;
-			this.#answerWaiting = reply => {
+			this.#endWait = result => {
 				clearTimeout(timer);
 				if (isSilent) {
 					watch?.ended();
 				}
-				this.#answerWaiting = null;
+				this.#endWait = null;
 				this.#isAwaitingReply = false;
-				resolve(reply);
+				resolve(result);
 			};
 		});
 	}
 
-	async #waitLost(what: string, timeoutMs: number): Promise<Lost | null> {
-		return this.#lost ?? ((await this.#wait(what, timeoutMs, false)) as Lost | null);
+	async #waitLost(waitedFor: string, timeoutMs: number): Promise<Lost | null> {
+		return this.#lost ?? ((await this.#wait(waitedFor, timeoutMs, false)) as Lost | null);
 	}
 }
 

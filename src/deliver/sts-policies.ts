@@ -12,7 +12,7 @@ import {isPublicAddress} from '../net/ip-address.ts';
 import {connectPinned, findAddresses} from '../net/pinned-connection.ts';
 import type {StoredPolicy} from '../resources/domains/tls-store.ts';
 
-/** An announced policy that could not be fetched. `kept` is true if an older policy still applies. */
+/** An announced policy that could not be fetched. `hasValidPolicy` is true if an older one still applies. */
 export type PolicyFailure = {
 	readonly domain: string;
 	readonly failure: TlsFailure;
@@ -35,13 +35,13 @@ type StsPoliciesOptions = {
 };
 
 const defaultHoldMs = 10_000;
-/** How often a domain's announcement is looked up in DNS, and a failed fetch is repeated. */
-const askEveryMs = 5 * 60_000;
+/** How often a domain's announcement is looked up in DNS, and a failed fetch is retried. */
+const checkEveryMs = 5 * 60_000;
 /** RFC 8461 §3.3: about once a day, so that blocking the policy host for a while does not make a policy expire. */
 const refreshAfterMs = 86_400_000;
 const maxDomains = 20_000;
 
-type Known = {readonly policy: StoredPolicy | null; readonly askAgainAt: number};
+type Known = {readonly policy: StoredPolicy | null; readonly checkAgainAt: number};
 
 /**
  * The MTA-STS policies of recipients' domains: discovered, fetched, stored and renewed (RFC 8461 §3.3, §5.1).
@@ -65,15 +65,15 @@ export class StsPolicies {
 	 */
 	async policyFor(domain: string): Promise<MtaSts | null> {
 		const known = this.#known.get(domain);
-		const isFresh = known !== undefined && known.askAgainAt > this.#options.clock.monotonic();
-		const policy = isFresh ? known.policy : await (this.#pending.get(domain) ?? this.#ask(domain));
+		const isFresh = known !== undefined && known.checkAgainAt > this.#options.clock.monotonic();
+		const policy = isFresh ? known.policy : await (this.#pending.get(domain) ?? this.#renewOnce(domain));
 		return policy === null || policy.mode === 'none' || !this.#isLive(policy)
 			? null
 			: {mode: policy.mode, mx: policy.mx};
 	}
 
-	/** Shares one lookup among all callers. A message that has waited for the limit continues with the known policy. */
-	#ask(domain: string): Promise<StoredPolicy | null> {
+	/** Shares one renewal among all callers. A message that has waited for `holdMs` continues with the known policy. */
+	#renewOnce(domain: string): Promise<StoredPolicy | null> {
 		let current: StoredPolicy | null = null;
 		const renewed = this.#renew(domain, policy => {
 			current = policy;
@@ -96,14 +96,14 @@ export class StsPolicies {
 		const stored = this.#known.get(domain)?.policy ?? (await this.#options.read(domain));
 		const current = stored !== null && this.#isLive(stored) ? stored : null;
 		onCurrent(current);
-		const answer = await this.#options.resolver.txt(`_mta-sts.${domain}`);
-		const id = answer.kind === 'found' ? announcedId(answer.records) : null;
+		const response = await this.#options.resolver.txt(`_mta-sts.${domain}`);
+		const id = response.kind === 'found' ? announcedId(response.records) : null;
 		// A policy applies until it expires, even if it is no longer announced (§5.1).
 		if (id !== null && current?.policyId !== id) {
 			return await this.#fetchNew(domain, id, current);
 		}
 		this.#remember(domain, current);
-		if (id !== null && current !== null && this.#isOld(current)) {
+		if (id !== null && current !== null && this.#isDue(current)) {
 			void this.#fetchNew(domain, id, current); // No message waits for this.
 		}
 		return current;
@@ -134,7 +134,7 @@ export class StsPolicies {
 	}
 
 	#remember(domain: string, policy: StoredPolicy | null): void {
-		this.#known.set(domain, {policy, askAgainAt: this.#options.clock.monotonic() + askEveryMs});
+		this.#known.set(domain, {policy, checkAgainAt: this.#options.clock.monotonic() + checkEveryMs});
 	}
 
 	#isLive({expiresAt}: StoredPolicy): boolean {
@@ -142,9 +142,9 @@ export class StsPolicies {
 	}
 
 	/** Whether the policy is due for renewal: after a day, or after half of its lifetime if that is shorter. */
-	#isOld({fetchedAt, expiresAt}: StoredPolicy): boolean {
-		const since = Date.parse(fetchedAt);
-		return this.#options.clock.now() - since > Math.min(refreshAfterMs, (Date.parse(expiresAt) - since) / 2);
+	#isDue({fetchedAt, expiresAt}: StoredPolicy): boolean {
+		const fetched = Date.parse(fetchedAt);
+		return this.#options.clock.now() - fetched > Math.min(refreshAfterMs, (Date.parse(expiresAt) - fetched) / 2);
 	}
 }
 
@@ -284,7 +284,7 @@ type StsPolicy = {
 	readonly maxAge: number;
 };
 
-const field = /^([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}):(.*)$/;
+const policyField = /^([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}):(.*)$/;
 const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
 	['enforce', 'enforce'],
 	['testing', 'testing'],
@@ -300,24 +300,24 @@ const maxPatterns = 100;
  * values that are not host names, so that after a typo in one line the policy still protects the other hosts.
  */
 export function parsePolicy(text: string): StsPolicy | {readonly problem: string} {
-	const first = new Map<string, string>();
+	const fields = new Map<string, string>();
 	const mx: string[] = [];
 	for (const line of text.split(/\r?\n/)) {
-		const [, name = '', rest = ''] = field.exec(line) ?? [];
+		const [, name = '', rest = ''] = policyField.exec(line) ?? [];
 		const value = rest.trim();
 		if (name === 'mx') {
 			const pattern = value.toLowerCase().replace(/\.$/, '');
 			if (mxPattern.test(pattern) && pattern.length <= 253 && isIP(pattern) === 0) {
 				mx.push(pattern);
 			}
-		} else if (!first.has(name)) {
-			first.set(name, value);
+		} else if (!fields.has(name)) {
+			fields.set(name, value);
 		}
 	}
 
-	const mode = modes.get(first.get('mode') ?? '');
-	const age = first.get('max_age') ?? '';
-	if (first.get('version') !== 'STSv1') {
+	const mode = modes.get(fields.get('mode') ?? '');
+	const age = fields.get('max_age') ?? '';
+	if (fields.get('version') !== 'STSv1') {
 		return {problem: 'its version is not STSv1'};
 	}
 
@@ -338,7 +338,7 @@ export function parsePolicy(text: string): StsPolicy | {readonly problem: string
 		: {mode, mx, maxAge: Math.min(Number(age), maxPolicyAge)};
 }
 
-const record = /^v=STSv1[ \t]*;(.*)$/s;
+const recordText = /^v=STSv1[ \t]*;(.*)$/s;
 const recordField = /^[ \t]*([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31})=([\x21-\x3a\x3c\x3e-\x7e]+)[ \t]*$/;
 const policyId = /^[a-zA-Z0-9]{1,32}$/;
 
@@ -347,7 +347,7 @@ const policyId = /^[a-zA-Z0-9]{1,32}$/;
  * no such record, more than one, or a malformed one.
  */
 export function announcedId(texts: readonly string[]): string | null {
-	const matches = texts.flatMap(text => record.exec(text)?.[1] ?? []);
+	const matches = texts.flatMap(text => recordText.exec(text)?.[1] ?? []);
 	const [fields] = matches;
 	if (fields === undefined || matches.length > 1) {
 		return null;

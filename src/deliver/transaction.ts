@@ -1,4 +1,4 @@
-import {setImmediate as turn} from 'node:timers/promises';
+import {setImmediate as yieldToEvents} from 'node:timers/promises';
 import {toBuffer} from '../kit/text.ts';
 import type {Phase, PreviousAttempt, SmtpReply} from '../mail/outcome.ts';
 import type {Precedence, Terms} from '../mail/route.ts';
@@ -69,15 +69,15 @@ type TransactionOptions = {
 type TransactionWatch = {
 	/** The server replied 2xx to MAIL FROM. */
 	readonly senderAccepted: () => void;
-	/** From here on the message may be delivered, so the conversation should finish. */
+	/** From here on the message may be delivered, so the conversation should run to completion. */
 	readonly dataBegins: () => void;
 };
 
 const blockSize = 64 * 1024;
-/** The reply code with which a server closes the connection. It says nothing about the message. */
-const leaving = 221;
+/** The reply code with which a server closes the connection. It is unrelated to the message. */
+const closingCode = 221;
 const isPositive = (code: number): boolean => code >= 200 && code < 300;
-const isOutOfPlace = (reply: ReplyOrLost): boolean => !('lost' in reply) && reply.code < 400;
+const isUnexpected = (reply: ReplyOrLost): boolean => !('lost' in reply) && reply.code < 400;
 const isRefusal = (reply: ReplyOrLost): boolean => !('lost' in reply) && reply.code >= 400;
 
 /** Sends one message to one recipient over an open session (RFC 5321 §3.3), grouping commands as RFC 2920 allows. */
@@ -89,9 +89,9 @@ export async function transact(
 	watch: TransactionWatch,
 ): Promise<Transaction> {
 	const {connection, extensions} = session;
-	const unfit = unfitness(job, session);
-	if (unfit !== null) {
-		return {end: unfit, isGrouped: false, after: 'ready'};
+	const obstacle = findObstacle(job, session);
+	if (obstacle !== null) {
+		return {end: obstacle, isGrouped: false, after: 'ready'};
 	}
 	session.messageCount += 1;
 	const mail = mailCommand(job, extensions);
@@ -99,56 +99,56 @@ export async function transact(
 	const canGroup = extensions.pipelining && !isLockStep;
 	connection.write([canGroup ? `${mail}${rcpt}DATA\r\n` : mail], canGroup ? 3 : 1);
 	const isGrouped = canGroup && connection.lost() === null;
-	const refused = async (phase: Phase, reply: ReplyOrLost, left: readonly Phase[]) => {
+	const endRefused = async (phase: Phase, reply: ReplyOrLost, remaining: readonly Phase[]) => {
 		session.refusals += phase !== 'mail' && isRefusal(reply) ? 1 : 0;
 		const end =
-			isGrouped && left.length > 0
-				? await refusal(connection, phase, reply, left, timeouts.rset)
-				: await loneRefusal(session, phase, reply, timeouts);
+			isGrouped && remaining.length > 0
+				? await refusal(connection, phase, reply, remaining, timeouts.rset)
+				: await confirmRefusal(session, phase, reply, timeouts);
 		return {isGrouped, ...end};
 	};
 
-	const toMail = await connection.read(timeouts.mail);
-	if ('lost' in toMail || !isPositive(toMail.code)) {
-		return await refused('mail', toMail, ['rcpt', 'data']);
+	const mailReply = await connection.read(timeouts.mail);
+	if ('lost' in mailReply || !isPositive(mailReply.code)) {
+		return await endRefused('mail', mailReply, ['rcpt', 'data']);
 	}
 	watch.senderAccepted();
 	if (!isGrouped) {
 		connection.write([rcpt], 1);
 	}
-	const toRcpt = await connection.read(timeouts.rcpt);
-	if ('lost' in toRcpt || !isPositive(toRcpt.code)) {
-		return await refused('rcpt', toRcpt, ['data']);
+	const rcptReply = await connection.read(timeouts.rcpt);
+	if ('lost' in rcptReply || !isPositive(rcptReply.code)) {
+		return await endRefused('rcpt', rcptReply, ['data']);
 	}
 	if (!isGrouped) {
 		connection.write(['DATA\r\n'], 1);
 	}
-	const toData = await connection.read(timeouts.data);
-	if ('lost' in toData || toData.code !== 354) {
-		return await refused('data', toData, []);
+	const dataReply = await connection.read(timeouts.data);
+	if ('lost' in dataReply || dataReply.code !== 354) {
+		return await endRefused('data', dataReply, []);
 	}
 	watch.dataBegins();
 	const isDotSent = await sendData(connection, job.data, timeouts.block);
-	let toDot = await connection.read(timeouts.dot);
-	if (isDotSent && !('lost' in toDot) && toDot.code === 354) {
-		connection.write([], 1); // A second reply to DATA; skip it.
-		toDot = await connection.read(timeouts.dot);
+	let dotReply = await connection.read(timeouts.dot);
+	if (isDotSent && !('lost' in dotReply) && dotReply.code === 354) {
+		connection.write([], 1); // Skip a second reply to DATA.
+		dotReply = await connection.read(timeouts.dot);
 	}
 	if (!isDotSent) {
 		connection.fail('the server replied before the end of the data');
-		return {end: stopped('data', toDot), isGrouped, after: 'over'};
+		return {end: stopped('data', dotReply), isGrouped, after: 'over'};
 	}
-	if (!('lost' in toDot) && isPositive(toDot.code) && toDot.code !== leaving) {
+	if (!('lost' in dotReply) && isPositive(dotReply.code) && dotReply.code !== closingCode) {
 		session.acceptedCount += 1;
 		session.refusals = 0;
-		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, isGrouped, after: 'ready'};
+		return {end: {by: 'acceptance', phase: 'dot', reply: readable(dotReply)}, isGrouped, after: 'ready'};
 	}
-	if (!('lost' in toDot) && isOutOfPlace(toDot)) {
+	if (!('lost' in dotReply) && isUnexpected(dotReply)) {
 		// This reply neither accepts nor refuses the message, so the outcome is unknown.
-		connection.fail(`unexpected reply: ${toDot.code} ${toDot.lines.join(' ')}`);
-		return {end: stopped('dot', connection.lost() ?? toDot), isGrouped, after: 'over'};
+		connection.fail(`unexpected reply: ${dotReply.code} ${dotReply.lines.join(' ')}`);
+		return {end: stopped('dot', connection.lost() ?? dotReply), isGrouped, after: 'over'};
 	}
-	return await refused('dot', toDot, []);
+	return await endRefused('dot', dotReply, []);
 }
 
 /**
@@ -157,7 +157,7 @@ export async function transact(
  * another reply comes first, the server is out of step, unless it closes after it: that reply was to QUIT. Before the
  * data, an earlier accepted message on this session proves that the server is in step.
  */
-async function loneRefusal(
+async function confirmRefusal(
 	{connection, acceptedCount}: Session,
 	phase: Phase,
 	reply: ReplyOrLost,
@@ -170,7 +170,7 @@ async function loneRefusal(
 	}
 	connection.write(['QUIT\r\n'], 2);
 	const next = await connection.read(timeouts.quit);
-	if (!('lost' in next) && next.code < 500 && next.code !== leaving) {
+	if (!('lost' in next) && next.code < 500 && next.code !== closingCode) {
 		if (next.code === 354 || !('lost' in (await connection.read(timeouts.quit)))) {
 			const text = `the server sent one reply too many: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
 			connection.fail(text, 'outOfStep');
@@ -184,19 +184,19 @@ async function loneRefusal(
 
 /**
  * Ends a transaction that a reply stops before the data. The replies to the commands sent together with the refused one
- * (`left`) show whether the refusal belonged to it: after one reply too many, it belongs to another command. RFC 2920
- * §3.1: a server may reply 354 although it refused the recipient.
+ * (`remaining`) show whether the refusal belonged to it: after one reply too many, it belongs to another command. RFC
+ * 2920 §3.1: a server may reply 354 although it refused the recipient.
  */
 async function refusal(
 	connection: SmtpConnection,
 	phase: Phase,
 	reply: ReplyOrLost,
-	left: readonly Phase[],
+	remaining: readonly Phase[],
 	timeoutMs: number,
 ): Promise<Omit<Transaction, 'isGrouped'>> {
 	let last = reply;
-	for (const next of left) {
-		if ('lost' in last || last.code === 421 || isOutOfPlace(reply)) {
+	for (const next of remaining) {
+		if ('lost' in last || last.code === 421 || isUnexpected(reply)) {
 			break;
 		}
 		last = await connection.read(timeoutMs);
@@ -208,7 +208,7 @@ async function refusal(
 	if (lost?.cause === 'outOfStep') {
 		return {end: stopped(phase, lost), after: 'over'};
 	}
-	if ('lost' in last || last.code === 421 || isOutOfPlace(reply)) {
+	if ('lost' in last || last.code === 421 || isUnexpected(reply)) {
 		return {end: stopped(phase, reply), after: 'over'};
 	}
 	return {end: stopped(phase, reply), after: last.code === 354 ? 'dot' : 'reset'};
@@ -220,7 +220,7 @@ function cannotReplyTo(phase: Phase, code: number): boolean {
 }
 
 /** Checks what can be known before any byte of the message is sent. */
-function unfitness(job: Delivery, {extensions}: Session): Stop | null {
+function findObstacle(job: Delivery, {extensions}: Session): Stop | null {
 	if (job.envelope.smtputf8 && !extensions.smtputf8) {
 		return {
 			by: 'utf8',
@@ -248,7 +248,7 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 		connection.write(pieces, 1);
 		return connection.lost() === null;
 	}
-	const final = pieces.pop() as Buffer;
+	const ending = pieces.pop() as Buffer;
 	let expected = 1; // The reply to the dot may come too early.
 	for (const piece of pieces) {
 		for (let start = 0; start < piece.length; start += blockSize) {
@@ -257,14 +257,14 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 			if (!isFlowing) {
 				await connection.drained(blockMs);
 			}
-			await turn(); // The system may accept all data at once, so yield to read early replies.
+			await yieldToEvents(); // The system may accept all data at once, so yield to read early replies.
 
 			if (connection.hasReply() || connection.lost() !== null) {
 				return false;
 			}
 		}
 	}
-	connection.write([final], expected);
+	connection.write([ending], expected);
 	return true;
 }
 
@@ -305,9 +305,9 @@ export function dotStuffed(data: Uint8Array): Buffer[] {
 	if (bytes[0] === 46) {
 		pieces.push(dot);
 	}
-	for (const at of dotPositions(bytes)) {
-		pieces.push(bytes.subarray(start, at), dot);
-		start = at;
+	for (const position of dotPositions(bytes)) {
+		pieces.push(bytes.subarray(start, position), dot);
+		start = position;
 	}
 	pieces.push(start === 0 ? bytes : bytes.subarray(start), bytes.subarray(-2).equals(lineEnd) ? end : lineEndAndEnd);
 	return pieces;
@@ -317,8 +317,8 @@ export function dotStuffed(data: Uint8Array): Buffer[] {
 function dotPositions(bytes: Buffer): number[] {
 	const positions: number[] = [];
 	for (const pattern of [lineFeedDot, carriageReturnDot]) {
-		for (let at = bytes.indexOf(pattern); at !== -1; at = bytes.indexOf(pattern, at + 2)) {
-			positions.push(at + 1);
+		for (let position = bytes.indexOf(pattern); position !== -1; position = bytes.indexOf(pattern, position + 2)) {
+			positions.push(position + 1);
 		}
 	}
 	return positions.sort((a, b) => a - b);

@@ -44,7 +44,7 @@ export type TryOptions = ConversationOptions & {
 	readonly accepted: 'delivered' | 'relayed';
 };
 
-type Try = {
+type TryResult = {
 	readonly outcome: Outcome;
 	readonly attempts: readonly Attempt[];
 	readonly sentAt: string | null;
@@ -68,9 +68,9 @@ export async function tryHosts(
 	idle: Session | null,
 	options: TryOptions,
 	signal?: AbortSignal,
-): Promise<Try> {
-	const lastsMs = job.expires ? job.endsAt - options.clock.now() : null;
-	const limits = createTryLimits(options, lastsMs, signal);
+): Promise<TryResult> {
+	const remainingMs = job.expires ? job.endsAt - options.clock.now() : null;
+	const limits = createTryLimits(options, remainingMs, signal);
 	const plans = plansFor(job, hosts, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
@@ -79,7 +79,7 @@ export async function tryHosts(
 	let used: Used | null = null;
 	let sessions = 0;
 	let hasConnected = false;
-	/** The route that is being tried again without pipelining. */
+	/** The host that is being tried again without pipelining. */
 	let suspect: Host | null = null;
 	const isOver = () => limits.isOver() || options.clock.now() >= job.endsAt;
 	let plan = plans.shift();
@@ -102,9 +102,9 @@ export async function tryHosts(
 		if (plan.host === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
 			options.lockStepHosts.add(suspect);
 		}
-		// If there is no time for another conversation, the loop ends by itself. That never causes a bounce.
+		// If no time is left for another conversation, the loop ends. That never causes a bounce.
 		if ((end.by === 'reply' || !limits.isOver()) && isStale(plan, conversation, options)) {
-			// Refusals about a host's limits adjust the pace. That it closed an idle session has no such meaning.
+			// Refusals about a host's limits adjust the pace. Closing an idle session (421 to MAIL) is not one of them.
 			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
 			}
@@ -123,22 +123,22 @@ export async function tryHosts(
 		if (signal?.aborted === true && end.by === 'loss' && end.phase !== 'dot') {
 			break;
 		}
-		const judged = judge(end, used, plan, options);
-		const another = anotherWay(plan, job, conversation, judged);
-		if (another !== null && (judged.next !== 'host' || !isOver())) {
-			suspect = another.isLockStep && !plan.isLockStep ? plan.host : null;
-			plans.unshift(another);
+		const hostVerdict = judge(end, used, plan, options);
+		const fallback = planFallback(plan, job, conversation, hostVerdict);
+		if (fallback !== null && (hostVerdict.next !== 'host' || !isOver())) {
+			suspect = fallback.isLockStep && !plan.isLockStep ? plan.host : null;
+			plans.unshift(fallback);
 			continue;
 		}
-		if (judged.next !== 'host') {
+		if (hostVerdict.next !== 'host') {
 			limits.done();
-			return {outcome: judged.outcome, attempts, sentAt, used};
+			return {outcome: hostVerdict.outcome, attempts, sentAt, used};
 		}
 		// A permanent refusal by one host counts only if no other host may accept the message later.
-		if (judged.outcome.kind === 'deferred') {
-			deferral = judged.outcome;
+		if (hostVerdict.outcome.kind === 'deferred') {
+			deferral = hostVerdict.outcome;
 		} else {
-			refusal = judged.outcome;
+			refusal = hostVerdict.outcome;
 		}
 		sessions += used === null || end.by === 'size' || end.by === 'utf8' ? 0 : 1;
 		if (sessions === maxSessions && !options.isRelay) {
@@ -148,18 +148,18 @@ export async function tryHosts(
 	limits.done();
 	// A host that was not contacted might accept the message.
 	const last = plan === undefined ? undefined : attempts.at(-1);
-	const undecided = deferral ?? (last && cutShort(last)) ?? refusal ?? nothingTried;
+	const undecided = deferral ?? (last && toDeferral(last)) ?? refusal ?? nothingAttempted;
 	return signal?.aborted === true || (attempts.length === 0 && isOver())
 		? {outcome: {kind: 'released'}, attempts: [], sentAt: null, used}
 		: {outcome: undecided, attempts, sentAt, used};
 }
 
-function cutShort({code, reply}: Attempt): Outcome {
+function toDeferral({code, reply}: Attempt): Outcome {
 	const reason = (code === null ? reply : `${code} ${reply}`).replaceAll('\n', ' ');
 	return {kind: 'deferred', category: 'network', reason};
 }
 
-const nothingTried: Outcome = {
+const nothingAttempted: Outcome = {
 	kind: 'deferred',
 	category: 'config',
 	reason: 'this machine has no route to any of the addresses',
@@ -172,9 +172,9 @@ function plansFor(
 	idle: Session | null,
 	{sources, brokenTls, lockStepHosts}: TryOptions,
 ): Plan[] {
-	const others = idle === null ? hosts : hosts.filter(host => !isSameHost(host, idle.host));
+	const rest = idle === null ? hosts : hosts.filter(host => !isSameHost(host, idle.host));
 	const plans: Plan[] = [];
-	for (const host of idle === null ? others : [idle.host, ...others]) {
+	for (const host of idle === null ? rest : [idle.host, ...rest]) {
 		const source = host.api ? undefined : sourceFor(sources, host.address);
 		if (source !== null) {
 			const session = host === idle?.host ? idle : null;
@@ -209,13 +209,13 @@ function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOpti
 	}
 	// A refusal without a reason after the final dot is mostly about the content, so only its text is classified here.
 	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: host.name});
-	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
+	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !aboutMailbox.has(category));
 }
 
 const sessionWords = /\b(?:re)?connect(?:ions?)?\b|\bsessions?\b/i;
 
 /** Categories that are about a recipient's mailbox. */
-const ofRecipient: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
+const aboutMailbox: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'unknown_user',
 	'unknown_domain',
 	'moved',
@@ -233,12 +233,12 @@ function judge(end: Stop, used: Used | null, {host, isHeloOnly}: Plan, {isRelay,
 }
 
 /** Plans another conversation with the same host if HELO, plain text or a new session may help. */
-function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
+function planFallback(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
 		return {...plan, session: null, hello, hasTlsFailed: hello === 'none'};
 	}
-	if (used?.session.hasTlsFailed === true && plan.hello !== 'none' && isLeaving(end)) {
+	if (used?.session.hasTlsFailed === true && plan.hello !== 'none' && isClosing(end)) {
 		return {...plan, session: null, hello: 'none', hasTlsFailed: true};
 	}
 	if (used?.transaction.isGrouped === true && isAgainstPipelining(end)) {
@@ -256,7 +256,7 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 }
 
 /** After a failed STARTTLS, some servers accept no further command on the connection. */
-function isLeaving(end: Accepted | Stop): boolean {
+function isClosing(end: Accepted | Stop): boolean {
 	return end.phase === 'mail' && (end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421));
 }
 
@@ -275,9 +275,9 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 		const {code, enhanced, text} = end.reply;
 		// RFC 3463 §3.6: these codes are about commands, though many servers use 5.5.0 for recipients. Replies that
 		// mean "not understood" are tried again with HELO.
-		const isForGood =
+		const isAboutCommand =
 			enhanced === null ? end.phase === 'mail' && !demandsTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
-		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
+		return code < 400 || (code >= 500 && isAboutCommand && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
 	// Some servers discard what arrives together with MAIL, and then wait for it.
 	return (
@@ -301,7 +301,7 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 }
 
 /** How long, and for how many addresses, observations about mail servers are remembered. */
-const keptMs = 3 * 86_400_000;
+const retentionMs = 3 * 86_400_000;
 const maxRetained = 10_000;
 const keyOf = ({address, port}: Host) => `${address} ${port}`;
 
@@ -319,7 +319,7 @@ export class LockStepHosts {
 	}
 
 	add(host: Host): void {
-		this.#until.set(keyOf(host), this.#clock.monotonic() + keptMs);
+		this.#until.set(keyOf(host), this.#clock.monotonic() + retentionMs);
 	}
 }
 
@@ -363,7 +363,7 @@ export class BrokenTls {
 		} else if (end.by === 'reply' && demandsTls(end.reply)) {
 			this.#known.delete(key); // It requires TLS, which may work now.
 		} else if (used !== null && this.#failed.delete(key) && hello !== 'usual') {
-			this.#known.set(key, {hello, until: this.#clock.monotonic() + keptMs});
+			this.#known.set(key, {hello, until: this.#clock.monotonic() + retentionMs});
 		}
 	}
 }
@@ -372,10 +372,10 @@ function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
 	return tls === 'opportunistic' && !implicitTls;
 }
 
-/** After `lastsMs` the message expires, and only data being sent may continue; `null` if it does not expire. */
+/** After `remainingMs` the message expires, and only data being sent may continue; `null` if it does not expire. */
 function createTryLimits(
 	{attemptDeadlineMs: deadlineMs, silence}: Pick<TryOptions, 'attemptDeadlineMs' | 'silence'>,
-	lastsMs: number | null,
+	remainingMs: number | null,
 	signal?: AbortSignal,
 ): TryLimits {
 	let connection: SmtpConnection | null = null;
@@ -400,12 +400,12 @@ function createTryLimits(
 		isLate = true;
 		connection?.fail('the server did not reply, and the session was needed for other messages', 'silent');
 	};
-	const expiry = lastsMs !== null && lastsMs < deadlineMs ? setTimeout(expire, lastsMs) : undefined;
+	const expiry = remainingMs !== null && remainingMs < deadlineMs ? setTimeout(expire, remainingMs) : undefined;
 	signal?.addEventListener('abort', stop, {once: true});
 	return {
-		use(used) {
-			connection = used;
-			used.watchSilence({...silence, began: () => silence.began(giveUp)});
+		use(connectionInUse) {
+			connection = connectionInUse;
+			connectionInUse.watchSilence({...silence, began: () => silence.began(giveUp)});
 		},
 		committed(committed) {
 			isCommitted = committed;

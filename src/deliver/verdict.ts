@@ -81,12 +81,9 @@ const maxStatedWaitMs = 60 * minute;
 
 /** The reply codes for an unknown command or parameter (RFC 5321 §4.2.3). */
 export const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
-const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
+const authenticationCodes: ReadonlySet<number> = new Set([530, 534, 535, 538]);
 
-/**
- * Decides what follows from the end of a conversation (RFC 5321 §4.2.1). Only the recipient's refusals count against
- * it.
- */
+/** Decides what follows from a conversation (RFC 5321 §4.2.1). Only the recipient's refusals count against it. */
 export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 	const {isRelay} = circumstances;
 	switch (stop.by) {
@@ -97,7 +94,7 @@ export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 						outcome: {
 							kind: 'deferred',
 							category: 'network',
-							reason: `possible duplicate, no answer to the data: ${stop.text}`,
+							reason: `possible duplicate, no reply to the data: ${stop.text}`,
 							waitMs: ambiguousWaitMs,
 						},
 					}
@@ -126,8 +123,8 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 		return nextHost('config', reason);
 	}
 	if (phase !== 'mail' && phase !== 'rcpt' && phase !== 'data' && phase !== 'dot') {
-		const isConfigFault = isRelay && phase === 'greeting' && reply.code >= 500;
-		return nextHost(isConfigFault ? 'config' : category === 'undetermined' ? 'network' : category, reason);
+		const isConfigError = isRelay && phase === 'greeting' && reply.code >= 500;
+		return nextHost(isConfigError ? 'config' : category === 'undetermined' ? 'network' : category, reason);
 	}
 	if (reply.code < 400) {
 		return nextHost('protocol', `unexpected reply: ${reason}`);
@@ -136,7 +133,7 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 		return deferral(category, reason, reply);
 	}
 	if (hasTlsFailed && demandsTls(reply)) {
-		return nextHost('policy', reason); // It requires TLS, which failed.
+		return nextHost('policy', reason); // The server requires TLS, which failed.
 	}
 	if (misunderstood.has(reply.code)) {
 		return {next: isHeloOnly ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
@@ -160,7 +157,7 @@ function refusal(category: BounceCategory, reason: string): Outcome {
 	return {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
 }
 
-/** Whether a relay refused because it received no valid login. */
+/** Whether a relay refused the message because there was no valid login. */
 export function isLoginStop(stop: Stop): boolean {
 	return stop.by === 'login' || (stop.by === 'reply' && isLoginProblem(stop.reply, stop.phase));
 }
@@ -169,7 +166,7 @@ export function isLoginStop(stop: Stop): boolean {
 function isLoginProblem(reply: SmtpReply, phase: Phase): boolean {
 	return (
 		phase === 'auth' ||
-		notLoggedIn.has(reply.code) ||
+		authenticationCodes.has(reply.code) ||
 		(reply.code === 454 && (phase === 'mail' || reply.enhanced === '4.7.0')) ||
 		(reply.enhanced === '5.7.0' && /\bauth|credential|log ?in/i.test(reply.text))
 	);
@@ -183,15 +180,13 @@ function isTooManyRecipients(reply: SmtpReply): boolean {
 const statedClock = /\b(?:in|after)\s{1,3}(\d\d):(\d\d):(\d\d)\b/i;
 const statedWait = /\b(?:in|for|after|wait|least)\s{1,3}(\d{1,5})\s{0,3}(s|m|h)(?:ec|in|our|\b)/i;
 
-/**
- * Returns the wait that a greylisting server states (`try again in 300 seconds`, `in 00:05:00`), clamped, or `null`.
- */
+/** Returns the clamped wait that a server states (`try again in 300 seconds`, `in 00:05:00`), or `null`. */
 export function statedWaitMs(text: string): number | null {
-	const stated = namedWaitMs(text);
-	return stated === null ? null : Math.min(Math.max(stated, minStatedWaitMs), maxStatedWaitMs);
+	const waitMs = parseWaitMs(text);
+	return waitMs === null ? null : Math.min(Math.max(waitMs, minStatedWaitMs), maxStatedWaitMs);
 }
 
-function namedWaitMs(text: string): number | null {
+function parseWaitMs(text: string): number | null {
 	const clock = statedClock.exec(text);
 	if (clock !== null) {
 		const [hours = 0, minutes = 0, seconds = 0] = clock.slice(1).map(Number);

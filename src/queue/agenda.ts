@@ -30,12 +30,12 @@ export class Agenda<Item extends Timed> {
 
 	/** Removes and returns the next due item, or `undefined` if none is due. */
 	next(now: number): Item | undefined {
-		const [first] = this.#heap;
-		if (first === undefined || (first.at as number) > now) {
+		const [earliest] = this.#heap;
+		if (earliest === undefined || (earliest.at as number) > now) {
 			return undefined;
 		}
-		this.remove(first);
-		return first;
+		this.remove(earliest);
+		return earliest;
 	}
 
 	#atOf(index: number): number {

@@ -77,13 +77,13 @@ export type MessageDelivery = {
 	readonly recorded: (recipient: Claimed) => void;
 };
 
-/** What the scheduler does about the recipients of a permit. */
+/** The scheduler's part in the attempts of a permit. */
 type AttemptProgress = {
 	/** Called when the recipients are claimed, before their attempts start. */
 	readonly claimed: (permit: ClaimPermit, result: ClaimResult) => void;
 	/** Returns the terms that apply now, or `null` if the provider is backing off. */
 	readonly termsOf: (permit: ClaimPermit) => TravelTerms | null;
-	/** Called once the outcome is on stable storage. `end` is what the attempt says about the provider. */
+	/** Called once the outcome is on stable storage. `end` is what the attempt reveals about the provider. */
 	readonly settled: (permit: ClaimPermit, verdict: JudgedAttempt['verdict'], end: SiteEnd | null) => void;
 };
 
@@ -105,10 +105,10 @@ export type AttemptsOptions = {
 type Ended = Pick<JudgedAttempt, 'result' | 'rendered'>;
 type UnjudgedAttempt = Ended & Pick<JudgedAttempt, 'crashes'>;
 
-/** Phases before the mail server has accepted our session. A reply in one of them says nothing about the message. */
+/** Phases before the mail server has accepted our session. A reply in one of them is unrelated to the message. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
 /** The simulator always counts as healthy. */
-const well: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
+const healthy: SiteEnd = {kind: 'answered', hasReplied: true, replies: [], reason: ''};
 
 /**
  * Takes recipients through their attempts: claim, render, deliver, settle. Determines the consequences for the
@@ -152,7 +152,7 @@ export class Attempts {
 			return {...(await this.#send(permit, recipient)), crashes: recipient.crashes};
 		} catch (error) {
 			if (!isUnavailable(error)) {
-				return this.#faulty(recipient, error);
+				return this.#afterCrash(recipient, error);
 			}
 			observer.storeFailed(error);
 			return {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes};
@@ -181,7 +181,7 @@ export class Attempts {
 		}
 		const rendered = await rendering.render(recipient, permit.queue.priority);
 		if (!rendered.ok) {
-			return unsent(unmadeOutcome(rendered.unmade));
+			return unsent(toOutcome(rendered.unmade));
 		}
 		const terms = this.#progress.termsOf(permit);
 		if (terms === null || isOver()) {
@@ -193,7 +193,7 @@ export class Attempts {
 		return {result: await this.#endDoubtful(recipient, result), rendered: {subject, firstLink, links}};
 	}
 
-	/** Determines what to record about the attempt, and what the attempt says about the provider. */
+	/** Determines what to record about the attempt, and what it reveals about the provider. */
 	#evaluate(
 		permit: ClaimPermit,
 		recipient: Claimed,
@@ -201,24 +201,24 @@ export class Attempts {
 	): {readonly recorded: JudgedAttempt; readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
-			const end = isSimulated ? well : siteEnd(attempt.result, permit.route, recipient.destination);
+			const end = isSimulated ? healthy : siteEnd(attempt.result, permit.route, recipient.destination);
 			// A problem between this machine and its relay is not the message's, so the attempt does not count (R1.8).
-			const result = end?.kind === 'locked_out' ? givenBack(attempt.result, end.reason) : attempt.result;
-			return {recorded: this.#judged(recipient, {...attempt, result}, permit.route.retry), end};
+			const result = end?.kind === 'locked_out' ? releaseUncounted(attempt.result, end.reason) : attempt.result;
+			return {recorded: this.#judge(recipient, {...attempt, result}, permit.route.retry), end};
 		} catch (error) {
 			this.#options.observer.faulted(error, recipient);
 			const {outcome, sentAt} = attempt.result;
 			// A message that a mail server has accepted must not be sent again.
-			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
+			const isAccepted = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 			const {result} = this.#unsent(recipient, outcome, sentAt);
-			const ended = isTaken ? {...attempt, result} : this.#faulty(recipient, error);
-			return {recorded: this.#judged(recipient, ended, permit.route.retry), end: null};
+			const ended = isAccepted ? {...attempt, result} : this.#afterCrash(recipient, error);
+			return {recorded: this.#judge(recipient, ended, permit.route.retry), end: null};
 		}
 	}
 
 	/** Returns the result for a recipient that was not attempted. */
 	untried(recipient: Claimed, retry: OwnRetry): JudgedAttempt {
-		return this.#judged(
+		return this.#judge(
 			recipient,
 			{...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes},
 			retry,
@@ -250,7 +250,7 @@ export class Attempts {
 			: result;
 	}
 
-	#faulty(recipient: Claimed, error: unknown): UnjudgedAttempt {
+	#afterCrash(recipient: Claimed, error: unknown): UnjudgedAttempt {
 		const crashes = recipient.crashes + 1;
 		const outcome: Outcome =
 			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
@@ -263,7 +263,7 @@ export class Attempts {
 		return {result: {recipientId, outcome, attempts: [], sentAt, at}, rendered: null};
 	}
 
-	#judged(recipient: Claimed, attempt: UnjudgedAttempt, own: OwnRetry): JudgedAttempt {
+	#judge(recipient: Claimed, attempt: UnjudgedAttempt, own: OwnRetry): JudgedAttempt {
 		const {fixedWaitOf, clock, random} = this.#options;
 		const fixedWaitMs = fixedWaitOf(recipient);
 		const verdict = decideNext(
@@ -289,7 +289,7 @@ export class Attempts {
 	}
 }
 
-function unmadeOutcome({reason, message, waitMs, isOurs}: Unmade): Outcome {
+function toOutcome({reason, message, waitMs, isOurs}: Unmade): Outcome {
 	if (waitMs === undefined) {
 		return {kind: 'errored', reason, message};
 	}
@@ -298,57 +298,57 @@ function unmadeOutcome({reason, message, waitMs, isOurs}: Unmade): Outcome {
 		: {kind: 'deferred', category: 'system', reason: message, waitMs};
 }
 
-function givenBack(result: AttemptResult, reason: string): AttemptResult {
+function releaseUncounted(result: AttemptResult, reason: string): AttemptResult {
 	return {...result, outcome: {kind: 'released', reason}, attempts: [], uncounted: result.attempts};
 }
 
-/** Returns what the end of an attempt says about its provider, or `null` if no mail server was contacted. */
+/** Returns what the end of an attempt reveals about its provider, or `null` if no mail server was contacted. */
 export function siteEnd(
 	{outcome, attempts}: AttemptResult,
 	{site, terms}: Pick<Route, 'site' | 'terms'>,
 	destination: string,
 ): SiteEnd | null {
 	const isAccepted = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-	const hasReplied = isAccepted || attempts.some(attempt => attempt.code !== null || !isUnheard(attempt));
+	const hasReplied = isAccepted || attempts.some(attempt => attempt.code !== null || !hasNoReply(attempt));
 	const replies = attempts.filter(({code}) => code !== null && code >= 400).map(replyText);
-	const about = (kind: SiteEnd['kind'], reason = ''): SiteEnd => ({kind, hasReplied, replies, reason});
+	const endOf = (kind: SiteEnd['kind'], reason = ''): SiteEnd => ({kind, hasReplied, replies, reason});
 	if (isAccepted) {
-		return about('answered');
+		return endOf('answered');
 	}
 	const last = attempts.at(-1);
 	if (outcome.kind !== 'deferred') {
-		// A relay may repeat what another mail server said, so its refusal does not block the provider.
-		const isOurs = outcome.kind === 'bounced' && terms.nextHop.kind === 'mx';
-		const isBlocked = isOurs && isBlock(outcome.category, replies.at(-1) ?? '');
-		return last && hasReplied ? {...about('answered'), isBlock: isBlocked} : null;
+		// A relay may repeat another mail server's reply, so its refusal does not block the provider.
+		const isAboutUs = outcome.kind === 'bounced' && terms.nextHop.kind === 'mx';
+		const isBlocked = isAboutUs && isBlock(outcome.category, replies.at(-1) ?? '');
+		return last && hasReplied ? {...endOf('answered'), isBlock: isBlocked} : null;
 	}
 	if (outcome.category === 'config' && terms.nextHop.kind === 'relay') {
-		return about('locked_out', outcome.reason);
+		return endOf('locked_out', outcome.reason);
 	}
 	if (!last) {
 		return null;
 	}
 	// If DNS fails for one domain, mail servers that serve many domains are not to blame.
 	const isShared = terms.nextHop.kind === 'mx' && site !== fromSources(destination, terms.sources);
-	const ofHosts = attempts.filter(attempt => !isForbidden(attempt) && !(isShared && attempt.phase === 'route'));
-	if (ofHosts.length === 0) {
+	const hostAttempts = attempts.filter(attempt => !isForbidden(attempt) && !(isShared && attempt.phase === 'route'));
+	if (hostAttempts.length === 0) {
 		return null;
 	}
-	if (ofHosts.every(attempt => handshake.has(attempt.phase) || isUnheard(attempt))) {
-		return about('failed', outcome.reason);
+	if (hostAttempts.every(attempt => handshake.has(attempt.phase) || hasNoReply(attempt))) {
+		return endOf('failed', outcome.reason);
 	}
-	return about(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
+	return endOf(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
 }
 
 /**
  * Whether no mail server responded, or one stopped responding before it had the whole message. In both cases the next
  * message to it may have to wait just as long.
  */
-function isUnheard({phase, isSilent}: Attempt): boolean {
+function hasNoReply({phase, isSilent}: Attempt): boolean {
 	return isSilent === true || handshake.has(phase);
 }
 
-/** Whether the domain's MTA-STS or DANE policy forbade delivery. That says nothing about a shared mail server. */
+/** Whether the domain's MTA-STS or DANE policy forbade delivery, which is no evidence about a shared server. */
 function isForbidden({tlsResult, phase}: Attempt): boolean {
 	const isTlsEnforced =
 		tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';

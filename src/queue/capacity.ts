@@ -40,8 +40,8 @@ const slotShare: Record<Rank, number> = {
 	low: lateShare,
 };
 
-const rows = () => ({new: new Row(), late: new Row()});
-const none = () => ({new: 0, late: 0});
+const newRows = () => ({new: new Row(), late: new Row()});
+const zeros = () => ({new: 0, late: 0});
 
 /**
  * The capacity that all providers share, and the rows in which they wait for it. A ready queue waits at its provider,
@@ -54,8 +54,8 @@ const none = () => ({new: 0, late: 0});
 export class Capacity {
 	readonly #maxInFlight: number;
 	readonly #maxUnproven: number;
-	readonly #rows = {proven: rows(), unproven: rows(), silent: rows()};
-	readonly #inFlight = {proven: none(), unproven: none(), silent: none(), waiting: none()};
+	readonly #rows = {proven: newRows(), unproven: newRows(), silent: newRows()};
+	readonly #inFlight = {proven: zeros(), unproven: zeros(), silent: zeros(), waiting: zeros()};
 	readonly #slots = {unproven: new FairSlots(), silent: new FairSlots()};
 	/** Providers that cannot start anything yet. */
 	readonly #openLater = new Agenda<Site>();
@@ -117,10 +117,10 @@ export class Capacity {
 			this.#delist(site);
 			return;
 		}
-		const opens = opensAt(state, monotonic);
-		if (opens > monotonic) {
+		const openTime = opensAt(state, monotonic);
+		if (openTime > monotonic) {
 			this.#delist(site);
-			this.#openLater.set(site, opens);
+			this.#openLater.set(site, openTime);
 			return;
 		}
 		const row = this.#rows[poolOf(site)];
@@ -171,16 +171,16 @@ export class Capacity {
 	 */
 	offer({site, workspaceId}: Turn, pool: StartPool, {monotonic}: Moment) {
 		const lane = site.lanes.get(workspaceId);
-		for (const ready of lane ? ranks.filter(one => lane.ready[one].size > 0) : []) {
+		for (const ready of lane ? ranks.filter(rank => lane.ready[rank].size > 0) : []) {
 			const rank = rankAt(site, ready);
-			const own = ownCapacity(site, rank, this.#maxInFlight, monotonic);
+			const ownCap = ownCapacity(site, rank, this.#maxInFlight, monotonic);
 			const left = this.left(phaseOf(rank), pool);
-			if (own > 0 && left > 0) {
-				const limit = Math.min(own, left, this.allowance(workspaceId, rank, pool));
+			if (ownCap > 0 && left > 0) {
+				const limit = Math.min(ownCap, left, this.allowance(workspaceId, rank, pool));
 				return {
 					ready,
 					limit,
-					isWorthwhile: left >= Math.min(own, this.#smallestClaim(site, rank, pool, monotonic)),
+					isWorthwhile: left >= Math.min(ownCap, this.#smallestClaim(site, rank, pool, monotonic)),
 				};
 			}
 		}
@@ -195,8 +195,8 @@ export class Capacity {
 		if (rank === 'high' || rank === 'highBacklog') {
 			return 1;
 		}
-		const ofUnproven = Math.ceil(this.#maxUnproven * (phaseOf(rank) === 'late' ? backlogShare : 1));
-		const max = pool === 'proven' ? this.#maxInFlight : ofUnproven;
+		const maxUnproven = Math.ceil(this.#maxUnproven * (phaseOf(rank) === 'late' ? backlogShare : 1));
+		const max = pool === 'proven' ? this.#maxInFlight : maxUnproven;
 		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), max) / 4));
 	}
 
@@ -231,17 +231,17 @@ export class Capacity {
 		}
 	}
 
-	/** The provider became proven or unproven, so it leaves its rows and will wait in others. */
+	/** Takes a provider that became proven or unproven out of its rows. It will wait in others. */
 	moved(site: Site): void {
 		this.#delist(site);
 	}
 
-	/** Yields workspaces in the order of their turns while capacity is left. Pass each to `served`, or fill `over`. */
-	*turns(phase: Phase, pool: StartPool, over: ReadonlySet<string>): Generator<Turn> {
+	/** Yields workspaces in turn while capacity is left. Pass each to `served`, or add it to `exhausted`. */
+	*turns(phase: Phase, pool: StartPool, exhausted: ReadonlySet<string>): Generator<Turn> {
 		const row = this.#rows[pool][phase];
 		for (let turns = row.size; turns > 0 && this.left(phase, pool) > 0; turns--) {
 			const turn = row.first(
-				(workspaceId, rank) => !over.has(workspaceId) && this.allowance(workspaceId, rank, pool) > 0,
+				(workspaceId, rank) => !exhausted.has(workspaceId) && this.allowance(workspaceId, rank, pool) > 0,
 			);
 			if (!turn) {
 				return;
@@ -275,13 +275,13 @@ class Row {
 	 * and leaves the row if there are no entries.
 	 */
 	set(site: Site, entries: readonly Entry[]): void {
-		const before = this.#entriesOf.get(site) ?? [];
-		if (before.length === entries.length && before.every((one, index) => isSame(one, entries[index] as Entry))) {
+		const known = this.#entriesOf.get(site) ?? [];
+		if (known.length === entries.length && known.every((entry, index) => isSame(entry, entries[index] as Entry))) {
 			return;
 		}
-		for (const one of before) {
-			if (!entries.some(entry => isSame(entry, one))) {
-				this.#remove(site, one);
+		for (const entry of known) {
+			if (!entries.some(other => isSame(other, entry))) {
+				this.#remove(site, entry);
 			}
 		}
 		for (const {workspaceId, rank} of entries) {
@@ -300,7 +300,7 @@ class Row {
 	/** Returns the next turn of a workspace that may have one: at the first provider with mail of its first rank. */
 	first(mayHave: (workspaceId: string, rank: Rank) => boolean): Turn | undefined {
 		for (const [workspaceId, sites] of this.#waiting) {
-			const rank = ranks.find(one => sites[one]) as Rank;
+			const rank = ranks.find(candidate => sites[candidate]) as Rank;
 			const [site] = sites[rank] ?? [];
 			if (site && mayHave(workspaceId, rank)) {
 				return {workspaceId, site};
@@ -314,7 +314,7 @@ class Row {
 		const entries = this.#entriesOf.get(site) ?? [];
 		this.set(
 			site,
-			entries.filter(one => one.workspaceId !== workspaceId),
+			entries.filter(entry => entry.workspaceId !== workspaceId),
 		);
 		const sites = this.#waiting.get(workspaceId);
 		if (sites) {
@@ -329,12 +329,12 @@ class Row {
 		if (sites?.[rank]?.size === 0) {
 			delete sites[rank];
 		}
-		if (sites && ranks.every(one => sites[one] === undefined)) {
+		if (sites && ranks.every(other => sites[other] === undefined)) {
 			this.#waiting.delete(workspaceId);
 		}
 	}
 }
 
-function isSame(one: Entry, other: Entry): boolean {
-	return one.workspaceId === other.workspaceId && one.rank === other.rank;
+function isSame(a: Entry, b: Entry): boolean {
+	return a.workspaceId === b.workspaceId && a.rank === b.rank;
 }

@@ -28,7 +28,7 @@ const renewMs = 60_000;
 
 /**
  * The destination queues and their providers. Decides who may claim next and how much, and applies to a provider what
- * an attempt says about it. Providers take turns, then the workspaces within a provider, then a workspace's
+ * an attempt reveals about it. Providers take turns, then the workspaces within a provider, then a workspace's
  * destinations, so that no backlog delays another's mail. Never reads the store: the scheduler reports what is due and
  * how attempts ended.
  */
@@ -76,12 +76,12 @@ export class DestinationQueues {
 		yield* this.#sites.backingOff(now);
 	}
 
-	/** Mail for this queue was just accepted and is due now. */
+	/** Notes that mail for this queue was just accepted and is due now. */
 	arrived(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
-		const isNews = !queue.hasNewMail;
+		const isFirst = !queue.hasNewMail;
 		queue.hasNewMail = true;
-		if (isNews || queue.state !== 'ready') {
+		if (isFirst || queue.state !== 'ready') {
 			this.#wake(queue, now);
 		}
 	}
@@ -92,14 +92,14 @@ export class DestinationQueues {
 		return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.shouldRecheck);
 	}
 
-	/** The store has due mail that another node accepted or released. */
+	/** Notes that the store has due mail that another node accepted or released. */
 	noticed(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
 		queue.hasNewMail ||= queue.state === 'idle';
 		this.#wake(queue, now);
 	}
 
-	/** One recipient of this queue is due at `at` (wall-clock milliseconds). */
+	/** Notes that one recipient of this queue is due at `at` (wall-clock milliseconds). */
 	due(key: QueueKey, at: number, now: Moment): void {
 		const queue = this.#queueOf(key);
 		if (at <= now.now) {
@@ -109,7 +109,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** The first recipient of this queue in the store is due at `at`; others may follow. */
+	/** Notes that the first recipient of this queue in the store is due at `at`. Others may follow. */
 	scanned(key: QueueKey, at: number, now: Moment): void {
 		this.#queueOf(key).asksNext ||= at <= now.now;
 		this.due(key, at, now);
@@ -143,11 +143,11 @@ export class DestinationQueues {
 	}
 
 	#queueOf(key: QueueKey): DestinationQueue {
-		const text = queueKeyText(key);
-		let queue = this.#queues.get(text);
+		const keyText = queueKeyText(key);
+		let queue = this.#queues.get(keyText);
 		if (!queue) {
 			queue = newQueue(key);
-			this.#queues.set(text, queue);
+			this.#queues.set(keyText, queue);
 		}
 		return queue;
 	}
@@ -158,7 +158,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** The queue has due work: it now waits for its turn, for its route or for the operator. */
+	/** Makes a queue that has due work wait for its turn, for its route or for the operator. */
 	#wake(queue: DestinationQueue, now: Moment): void {
 		if (queue.state === 'claiming') {
 			queue.shouldRecheck = true;
@@ -181,7 +181,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** What the queue waited for is over. Other recipients may have become due meanwhile. */
+	/** Wakes a queue whose wait is over. Other recipients may have become due meanwhile. */
 	#wakeAgain(queue: DestinationQueue, now: Moment): void {
 		queue.state = 'idle';
 		queue.asksNext = true;
@@ -201,7 +201,7 @@ export class DestinationQueues {
 		return this.#renewals;
 	}
 
-	/** The queue's route was found, or looked up again. */
+	/** Places the queue on the route that was found for it, for the first time or again. */
 	placed(queue: DestinationQueue, own: Route, now: Moment, renewals = this.#renewals): void {
 		if (renewals !== this.#renewals) {
 			this.unfound(queue);
@@ -213,14 +213,14 @@ export class DestinationQueues {
 		}
 	}
 
-	/** The queue's route was not found, so it is looked up again. */
+	/** Looks up the route of the queue again, because it was not found. */
 	unfound(queue: DestinationQueue): void {
 		if (queue.state === 'looking') {
 			this.#lookUps.add(queue);
 		}
 	}
 
-	/** Routes may have changed: looks up all of them again. No waiting mail uses its old route. */
+	/** Looks up all routes again, because they may have changed. No waiting mail uses its old route. */
 	renew(now: Moment): void {
 		this.#renewals++;
 		for (const queue of this.#queues.values()) {
@@ -271,7 +271,7 @@ export class DestinationQueues {
 		this.#sites.leave(site);
 	}
 
-	/** Returns the claims to make now. They hold their capacity until `claimed`. */
+	/** Returns the claims to make now. They hold their capacity until `claimed` is called. */
 	permits(now: Moment): ClaimPermit[] {
 		return [
 			...this.#permitsOf('new', 'unproven', now),
@@ -284,8 +284,8 @@ export class DestinationQueues {
 
 	#permitsOf(phase: Phase, pool: StartPool, now: Moment): ClaimPermit[] {
 		const permits: ClaimPermit[] = [];
-		const over = new Set<string>();
-		for (const turn of this.#capacity.turns(phase, pool, over)) {
+		const exhausted = new Set<string>();
+		for (const turn of this.#capacity.turns(phase, pool, exhausted)) {
 			const {site, workspaceId} = turn;
 			permits.push(...this.#owedIn(turn, pool, now));
 			const offer = this.#capacity.offer(turn, pool, now);
@@ -293,7 +293,7 @@ export class DestinationQueues {
 				break; // Those behind it would take whatever becomes free, and it would wait forever.
 			}
 			if (offer?.limit === 0) {
-				over.add(workspaceId);
+				exhausted.add(workspaceId);
 				continue;
 			}
 			this.#capacity.served(turn, phase, pool);
@@ -320,10 +320,10 @@ export class DestinationQueues {
 				continue;
 			}
 			const rank = rankAt(site, ready);
-			const own = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic, true);
+			const ownCap = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic, true);
 			const limit = Math.min(
 				owed,
-				own,
+				ownCap,
 				this.#capacity.left(phaseOf(rank), pool),
 				this.#capacity.allowance(workspaceId, ready, pool),
 			);
@@ -359,8 +359,8 @@ export class DestinationQueues {
 
 	#permit(queue: DestinationQueue, ready: Rank, max: number, now: Moment): ClaimPermit {
 		const {own, route, site, foundAt} = queue.placed as NonNullable<DestinationQueue['placed']>;
-		const counted = route === own ? own.warmUp : null;
-		const limit = counted ? Math.min(max, this.#sentToday.left(counted, now.now)) : max;
+		const warmUp = route === own ? own.warmUp : null;
+		const limit = warmUp ? Math.min(max, this.#sentToday.left(warmUp, now.now)) : max;
 		const permit: ClaimPermit = {
 			queue,
 			site,
@@ -370,7 +370,7 @@ export class DestinationQueues {
 			limit,
 			asksNext: queue.asksNext,
 			newestFirst: queue.hasNewMail && queue.asksNext,
-			warmUp: counted && this.#sentToday.dayOf(counted, now.now),
+			warmUp: warmUp && this.#sentToday.dayOf(warmUp, now.now),
 		};
 		queue.state = 'claiming';
 		queue.asksNext = false;
@@ -388,25 +388,25 @@ export class DestinationQueues {
 		return permit;
 	}
 
-	/** A claim was made. If it was full, more recipients may be due. */
+	/** Applies the result of a claim. If it was full, more recipients may be due. */
 	claimed(permit: ClaimPermit, result: ClaimResult, now: Moment): void {
 		const {queue, site, limit, asksNext, warmUp: day} = permit;
-		const free = limit - result.count;
+		const unused = limit - result.count;
 		queue.state = 'idle';
 		queue.inFlight += result.count;
-		this.#capacity.take(permit, -free);
-		spend(site.state, -free, now.monotonic);
+		this.#capacity.take(permit, -unused);
+		spend(site.state, -unused, now.monotonic);
 		countPassed(site, queue, result.count, now.monotonic);
 		if (queue.priority !== 'high') {
 			laneAt(site, queue.workspaceId).claiming[queue.priority]--;
 		}
 		const isSpent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
-		if (free === 0) {
+		if (unused === 0) {
 			queue.asksNext ||= asksNext;
 		} else if (result.nextDue !== null) {
 			this.#waitUntil(queue, result.nextDue);
 		}
-		if (free === 0 || queue.shouldRecheck || isSpent) {
+		if (unused === 0 || queue.shouldRecheck || isSpent) {
 			queue.shouldRecheck = false;
 			this.#wake(queue, now);
 		} else {
@@ -417,7 +417,7 @@ export class DestinationQueues {
 		this.#capacity.enlist(site, now);
 	}
 
-	/** A claimed recipient is done. `end` is what its attempt says about the provider. Returns what changed there. */
+	/** Applies the end of an attempt. `end` is what it reveals about the provider. Returns what changed there. */
 	done(permit: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
 		const {queue, site, route} = permit;
 		let changes: readonly SiteChange[] = [];
@@ -454,12 +454,12 @@ export class DestinationQueues {
 	}
 
 	/** Changes the provider's limits for a reason other than an attempt made here. */
-	regrade(site: Site, how: (state: SiteState) => void, now: Moment): void {
-		this.#change(site, how);
+	regrade(site: Site, change: (state: SiteState) => void, now: Moment): void {
+		this.#change(site, change);
 		this.#capacity.enlist(site, now);
 	}
 
-	/** Other nodes have all of this provider. Its queues here have no work until `noticed` is called again. */
+	/** Leaves the provider to other nodes, which have all of it. Its queues have no work until `noticed` is called. */
 	leave(site: Site): void {
 		for (const queue of readyQueues(site)) {
 			queue.state = 'idle';
@@ -479,7 +479,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** A session has received nothing for a while. Recipients at an unproven provider then no longer hold up others. */
+	/** Notes a session that has received nothing for a while, so that an unproven provider no longer delays others. */
 	quiet(name: string, now: Moment): void {
 		const site = this.#sites.find(name);
 		if (site && !isProven(site)) {
@@ -488,11 +488,11 @@ export class DestinationQueues {
 		}
 	}
 
-	#change(site: Site, how: (state: SiteState) => void): void {
-		const before = poolOf(site);
-		how(site.state);
+	#change(site: Site, change: (state: SiteState) => void): void {
+		const poolBefore = poolOf(site);
+		change(site.state);
 		this.#sites.noteBackoff(site);
-		if (poolOf(site) !== before) {
+		if (poolOf(site) !== poolBefore) {
 			this.#capacity.moved(site);
 		}
 	}

@@ -15,7 +15,7 @@ export const overtaken = ['normal', 'low'] as const;
 export type Overtaken = (typeof overtaken)[number];
 const normalRanks = ['fresh', 'mixed', 'backlog'] as const;
 
-/** How many recipients may pass waiting mail of a lower priority for each one of it that goes: it gets one in eight. */
+/** How many recipients may pass waiting mail of a lower priority for each recipient of it: it gets one in eight. */
 const maxOvertakes = 7;
 /** Returns how many waiting recipients of this priority must go before any other mail of their workspace. */
 export const owedTo = ({passed}: Lane, priority: Overtaken): number => Math.floor(passed[priority] / maxOvertakes);
@@ -32,19 +32,19 @@ export function countPassed(site: Site, queue: DestinationQueue, recipients: num
 		keepForHigh(site, workspaceId, monotonic);
 	}
 	const lane = site.lanes.get(workspaceId);
-	for (const one of lane ? overtaken : []) {
+	for (const overtakenPriority of lane ? overtaken : []) {
 		const {passed, claiming} = lane as Lane;
-		if (one === priority) {
-			passed[one] = Math.max(0, passed[one] - maxOvertakes * recipients);
-		} else if (claiming[one] > 0 || readyRank(lane as Lane, one) !== undefined) {
-			passed[one] += recipients;
+		if (overtakenPriority === priority) {
+			passed[overtakenPriority] = Math.max(0, passed[overtakenPriority] - maxOvertakes * recipients);
+		} else if (claiming[overtakenPriority] > 0 || readyRank(lane as Lane, overtakenPriority) !== undefined) {
+			passed[overtakenPriority] += recipients;
 		} else {
-			passed[one] = 0;
+			passed[overtakenPriority] = 0;
 		}
 	}
 }
 
-/** How many workspaces a provider waits for at once. All of its workspaces get there in turn. */
+/** For how many workspaces a provider waits at once. All of its workspaces get their turn. */
 const maxWorkspaces = 8;
 
 /** Returns the workspace's lane at the provider; creates it if necessary. */
@@ -87,20 +87,20 @@ export type Entry = {readonly workspaceId: string; readonly rank: Rank};
 
 /** Returns the workspaces with mail of this phase that the provider may start now, in the order of their turns. */
 export function readyWorkspaces(site: Site, phase: Phase, max: number, monotonic: number): Entry[] {
-	const may = {
+	const canStart = {
 		high: ownCapacity(site, 'high', max, monotonic) > 0,
 		other: ownCapacity(site, 'fresh', max, monotonic) > 0,
 	};
 	const entries: Entry[] = [];
-	if (!(may.high || may.other)) {
+	if (!(canStart.high || canStart.other)) {
 		return entries;
 	}
-	const startable = ranks.filter(one => {
-		const rank = rankAt(site, one);
-		return phaseOf(rank) === phase && (isHighRank(rank) ? may.high : may.other);
+	const startable = ranks.filter(candidate => {
+		const rank = rankAt(site, candidate);
+		return phaseOf(rank) === phase && (isHighRank(rank) ? canStart.high : canStart.other);
 	});
 	for (const [workspaceId, {ready}] of site.lanes) {
-		const rank = startable.find(one => ready[one].size > 0);
+		const rank = startable.find(candidate => ready[candidate].size > 0);
 		if (rank) {
 			entries.push({workspaceId, rank});
 			if (entries.length === maxWorkspaces) {

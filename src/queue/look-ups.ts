@@ -4,9 +4,7 @@ import type {DestinationQueue} from './site.ts';
 /** Whether the queue's route is looked up before those of a backlog. */
 const isSoon = ({priority, hasNewMail}: DestinationQueue): boolean => hasNewMail && priority !== 'low';
 
-/**
- * Decides whether a workspace may start another look-up. `isAlone` means that no other workspace is waiting for one.
- */
+/** Decides whether a workspace may start a look-up. `isAlone` means that no other workspace is waiting for one. */
 export type MayLookUp = (workspaceId: string, isAlone: boolean) => boolean;
 
 /** Destination queues waiting for a route look-up. Workspaces take turns; high-priority mail goes first in each. */
@@ -40,19 +38,19 @@ export class LookUps {
 		this.#stale.delete(queue);
 	}
 
-	/** Removes and returns the next queue. `backlog` also allows queues of mail that was attempted before. */
+	/** Removes and returns the next queue. With `shouldIncludeBacklog`, its mail may have been attempted before. */
 	next(shouldIncludeBacklog: boolean, mayLookUp: MayLookUp): DestinationQueue | undefined {
-		const may = (workspaceId: string) =>
+		const isAllowed = (workspaceId: string) =>
 			mayLookUp(workspaceId, this.#soon.isOnly(workspaceId) && this.#backlog.isOnly(workspaceId));
-		const soon = this.#soon.take(may);
+		const soon = this.#soon.take(isAllowed);
 		if (soon) {
 			return soon;
 		}
 		const [stale] = this.#stale;
-		if (stale && may(stale.workspaceId)) {
+		if (stale && isAllowed(stale.workspaceId)) {
 			this.#stale.delete(stale);
 			return stale;
 		}
-		return shouldIncludeBacklog ? this.#backlog.take(may) : undefined;
+		return shouldIncludeBacklog ? this.#backlog.take(isAllowed) : undefined;
 	}
 }

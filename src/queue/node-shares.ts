@@ -158,8 +158,8 @@ export class NodeShares implements Shares {
 		const isDrained = this.#sets.length === 1 || this.#isWithinParts(await countConnections());
 		const startedAt = moment().monotonic;
 		const terms = await renewTerm(known => this.#chooseSet(known, isDrained));
-		const named = terms.flatMap(({knows}) => knows ?? []);
-		this.#applyTerm([...new Set([...named, livingNodes(terms, node)])].sort(), startedAt);
+		const termSets = terms.flatMap(({knows}) => knows ?? []);
+		this.#applyTerm([...new Set([...termSets, livingNodes(terms, node)])].sort(), startedAt);
 		const before = this.#pauses;
 		this.#pauses = await readPauses();
 		this.#takeOver(before);
@@ -179,8 +179,8 @@ export class NodeShares implements Shares {
 	}
 
 	/** Whether the node has no more connections than its parts. */
-	#isWithinParts(counted: ReadonlyMap<string, number>): boolean {
-		return [...counted].every(([name, connections]) => {
+	#isWithinParts(counts: ReadonlyMap<string, number>): boolean {
+		return [...counts].every(([name, connections]) => {
 			const site = this.#sites?.find(name);
 			const cap = site?.state.pace.connections ?? 0;
 			return connections <= minPart(cap, this.#sets, this.#options.node, name);

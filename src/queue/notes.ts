@@ -19,8 +19,8 @@ export type NotesOptions = {
 /** What was last stored about a queue. It is written again only if one of these fields changes. */
 type Noted = Wait & {readonly queue: DestinationQueue; readonly since: number};
 
-/** A queue that has waited for less time is not stored unless its provider is backing off, in milliseconds. */
-const soonMs = 2000;
+/** A queue that has waited for less than this (ms) is not stored, unless its provider is backing off. */
+const minWaitMs = 2000;
 /** The maximum number of waiting queues examined, and of rows written at once. */
 const maxQueues = 5000;
 const maxChanges = 1000;
@@ -95,23 +95,23 @@ export class QueueNotes {
 
 	#waitsNow(now: Moment): QueueWaitNote {
 		const rows: QueueWaitRow[] = [];
-		const seen = new Set<string>();
-		let looked = 0;
+		const lanes = new Set<string>();
+		let examined = 0;
 		for (const queue of this.#options.queues.waiting(now)) {
-			if (++looked > maxQueues || rows.length === maxChanges) {
+			if (++examined > maxQueues || rows.length === maxChanges) {
 				break;
 			}
-			const isSoon = now.monotonic - queue.since < soonMs;
+			const isRecent = now.monotonic - queue.since < minWaitMs;
 			const lane = laneText(queue);
-			if ((!isSoon || isStopped(queue)) && !seen.has(lane)) {
-				seen.add(lane);
+			if ((!isRecent || isStopped(queue)) && !lanes.has(lane)) {
+				lanes.add(lane);
 				rows.push(...this.#changeOf(queue, now));
 			}
 		}
 		const isComplete = rows.length < maxChanges;
 		const ended: QueueKey[] = [];
 		for (const [lane, {queue, since}] of this.#noted) {
-			if (since !== queue.since || (isComplete && !seen.has(lane))) {
+			if (since !== queue.since || (isComplete && !lanes.has(lane))) {
 				this.#noted.delete(lane);
 				ended.push(queue);
 			}
@@ -122,15 +122,15 @@ export class QueueNotes {
 	#changeOf(queue: DestinationQueue, now: Moment): QueueWaitRow[] {
 		const {reason, until} = waitOf(queue, this.#options.maxInFlight, now);
 		const lane = laneText(queue);
-		const before = this.#noted.get(lane);
-		if (before?.since === queue.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
+		const noted = this.#noted.get(lane);
+		if (noted?.since === queue.since && isSameReason(noted.reason, reason) && isSameTime(noted.until, until)) {
 			return [];
 		}
 		this.#noted.set(lane, {queue, since: queue.since, reason, until});
 		const {destination, workspaceId} = queue;
-		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
+		const untilTime = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
 		const site = siteOf(queue)?.name ?? '';
-		return [{destination, workspaceId, site, reason, until: wall, at: storeTime(now.now)}];
+		return [{destination, workspaceId, site, reason, until: untilTime, at: storeTime(now.now)}];
 	}
 }
 
@@ -140,9 +140,9 @@ function isStopped(queue: DestinationQueue): boolean {
 	return state === 'suspended' || state === 'spent' || (siteOf(queue)?.state.backoff ?? null) !== null;
 }
 
-/** Counts of recipients under way change all the time and are not compared. */
-function isSameReason(one: WaitReason, other: WaitReason): boolean {
-	return one.code === other.code && allowedBy(one) === allowedBy(other);
+/** The number of recipients in flight changes all the time, so it is not compared. */
+function isSameReason(a: WaitReason, b: WaitReason): boolean {
+	return a.code === b.code && allowedBy(a) === allowedBy(b);
 }
 
 /** The number of connections or messages per minute that the provider may have, or `null` if that is not the reason. */
@@ -158,15 +158,15 @@ function allowedBy(reason: WaitReason): number | null {
 }
 
 /** The wall clock and the monotonic clock drift apart, so times within a second count as equal. */
-function isSameTime(one: number | null, other: number | null): boolean {
-	return one === null || other === null ? one === other : Math.abs(one - other) < 1000;
+function isSameTime(a: number | null, b: number | null): boolean {
+	return a === null || b === null ? a === b : Math.abs(a - b) < 1000;
 }
 
 /** Why a queue's mail is not claimed, and until when in monotonic milliseconds (`null` if unknown). */
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
-/** Returns why a queue is waiting. `max` is the maximum number of recipients in flight. */
-function waitOf(queue: DestinationQueue, max: number, now: Moment): Wait {
+/** Returns why a queue is waiting. `maxInFlight` is the maximum number of recipients in flight. */
+function waitOf(queue: DestinationQueue, maxInFlight: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {
 		return {reason: {code: 'operator'}, until: null};
@@ -177,13 +177,13 @@ function waitOf(queue: DestinationQueue, max: number, now: Moment): Wait {
 		return {reason: {code: 'warm_up', source, group, perDay}, until: endOfDay};
 	}
 	const site = siteOf(queue);
-	return site ? waitAt(site, rankOf(queue), max, now) : {reason: {code: 'dns'}, until: null};
+	return site ? waitAt(site, rankOf(queue), maxInFlight, now) : {reason: {code: 'dns'}, until: null};
 }
 
 /** The provider that the queue is placed at, or was placed at last. */
 const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
-function waitAt(site: Site, rank: Rank, max: number, now: Moment): Wait {
+function waitAt(site: Site, rank: Rank, maxInFlight: number, now: Moment): Wait {
 	const {backoff, slow, pace} = site.state;
 	if (backoff) {
 		const probing = isProbing(site.state, now.monotonic);
@@ -194,7 +194,7 @@ function waitAt(site: Site, rank: Rank, max: number, now: Moment): Wait {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
 		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
 	}
-	if (ownCapacity(site, rankAt(site, rank), max, now.monotonic) < 1) {
+	if (ownCapacity(site, rankAt(site, rank), maxInFlight, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
 		return {reason: {code: 'pace', connections, copies: site.inFlight}, until: null};
 	}

@@ -71,12 +71,12 @@ export class QueueClaims {
 	 * Claims recipients and returns them with what their queue needs to know. Returns no recipients if the store fails.
 	 */
 	async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
-		const {recipients: claimed, nextDue, warmedUp} = await this.#ask(permit);
+		const {recipients: claimed, nextDue, warmedUp} = await this.#claimFromStore(permit);
 		const recipients = claimed.filter(({id}) => this.#held.take(id));
-		const next = nextDue === null ? null : Date.parse(nextDue);
+		const nextDueMs = nextDue === null ? null : Date.parse(nextDue);
 		const result = {
 			count: recipients.length,
-			nextDue: recipients.length < claimed.length ? this.#options.clock.now() : next,
+			nextDue: recipients.length < claimed.length ? this.#options.clock.now() : nextDueMs,
 			warmedUp,
 		};
 		return {recipients, result};
@@ -97,7 +97,7 @@ export class QueueClaims {
 		const {observer} = this.#options;
 		const isOurs = await this.#write(recorded);
 		this.#held.end(recorded.recipient.id);
-		// This stands outside the retries: an error here is not the store's, and the outcome must not be written again.
+		// This is outside of the retries: an error here is not the store's, and the outcome must not be written again.
 		try {
 			if (isOurs) {
 				observer.recorded(recorded);
@@ -114,7 +114,7 @@ export class QueueClaims {
 		return (await this.#held.releaseUnknown()) ?? [];
 	}
 
-	async #ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
+	async #claimFromStore({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
 		const {writer, claimWrite, clock} = this.#options;
 		const {destination, workspaceId, priority} = queue;
 		try {
@@ -136,11 +136,11 @@ export class QueueClaims {
 	}
 
 	/** Retries until the outcome is written. Returns `false` if another daemon has the recipient. */
-	async #write(recorded: JudgedAttempt): Promise<boolean> {
+	async #write(judged: JudgedAttempt): Promise<boolean> {
 		const {writer, recordWrite, observer} = this.#options;
 		for (let hasFailed = false; ; hasFailed = true) {
 			try {
-				const isOurs = await writer.submit(recordWrite, recorded);
+				const isOurs = await writer.submit(recordWrite, judged);
 				this.#unwritten -= hasFailed ? 1 : 0;
 				return isOurs;
 			} catch (error) {

@@ -65,13 +65,13 @@ type RenderersOptions = Pick<
 };
 
 const batchSize = 8;
-/** One batch to work on and one to continue with at once. */
+/** One batch to work on and one to continue with immediately. */
 const maxHeld = 2 * batchSize;
 /** How many octets of attachments a renderer may hold. A job with more is rendered on its own. */
-const maxAttached = 512 * 1024;
+const maxAttachmentBytes = 512 * 1024;
 const resourceRetryMs = 1000;
 /** How long a message waits if the machine was too busy to render it, in milliseconds. */
-const starvedRestMs = 60_000;
+const busyWaitMs = 60_000;
 
 /** The threads that render templates of users. A message that kills its thread twice fails (`render_limit`). */
 export class Renderers {
@@ -90,7 +90,7 @@ export class Renderers {
 			noun: 'a message',
 			batchSize,
 			maxHeld,
-			maxBytes: maxAttached,
+			maxBytes: maxAttachmentBytes,
 			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
 			alike: {kindOf: ({recipient}) => recipient.version_id, result: null},
 			receive: ({name}, respond) => void this.#provide(name, respond),
@@ -160,15 +160,15 @@ export class Renderers {
 		const {version_id: versionId, workspace_id: workspaceId} = job.recipient;
 		await this.#turns.take(workspaceId, isUrgent);
 		const known = this.#slowTemplates.known();
-		const end = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
+		const outcome = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
 		this.#turns.giveBack();
-		if (!end.ok) {
-			if (end.why === 'spent') {
+		if (!outcome.ok) {
+			if (outcome.why === 'spent') {
 				this.#slowTemplates.failed(versionId);
 			}
-			return {ok: false, unmade: this.#unmade(end.why)};
+			return {ok: false, unmade: this.#toUnmade(outcome.why)};
 		}
-		const {result} = end;
+		const {result} = outcome;
 		if (result === null) {
 			this.#slowTemplates.markSlow(versionId);
 			return 'again';
@@ -190,7 +190,7 @@ export class Renderers {
 		return {ok: false, unmade: result.unmade};
 	}
 
-	#unmade(why: 'spent' | 'starved' | 'stopped'): Unmade {
+	#toUnmade(why: 'spent' | 'starved' | 'stopped'): Unmade {
 		switch (why) {
 			case 'spent': {
 				const message = `Rendering took longer than ${this.#options.limitMs} ms or used too much memory.`;
@@ -198,7 +198,7 @@ export class Renderers {
 			}
 			case 'starved': {
 				const message = 'The machine is too busy to render the message.';
-				return {reason: 'render_limit', message, waitMs: starvedRestMs};
+				return {reason: 'render_limit', message, waitMs: busyWaitMs};
 			}
 			case 'stopped':
 				return {reason: 'make_failed', message: 'The renderers were stopped.', waitMs: 0, isOurs: true};
@@ -206,7 +206,7 @@ export class Renderers {
 	}
 }
 
-/** Decides who may pass a job to the threads, workspaces in turn, so that nobody waits behind another's flood. */
+/** Lets workspaces pass jobs to the threads in turn, so that nobody waits behind another's backlog. */
 class Turns {
 	readonly #waiting = new UrgentRing<() => void>();
 	#free: number;
@@ -220,7 +220,7 @@ class Turns {
 			this.#free--;
 			return;
 		}
-		return new Promise(go => this.#waiting.add(workspaceId, go, isUrgent));
+		return new Promise(resume => this.#waiting.add(workspaceId, resume, isUrgent));
 	}
 
 	giveBack(): void {
@@ -233,22 +233,22 @@ class Turns {
 	}
 }
 
-type Sort = Pick<Claimed, 'version_id' | 'workspace_id'>;
-type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
+type Version = Pick<Claimed, 'version_id' | 'workspace_id'>;
+type Waiting = {readonly versionId: string; readonly resume: (turn: Turn) => void};
 /** `granted`: until `done`. `closed`: the version's mail takes no more turns. `full`: too many are waiting already. */
 type Turn = 'granted' | 'closed' | 'full';
 
 /** A version no longer takes turns after this many messages in a row were rendered in time. */
-const madeAgain = 10;
+const successesToRecover = 10;
 /** The maximum number of waiting messages per workspace. Each of them uses some of its provider's capacity. */
 const maxWaiting = {quick: 32, long: 4};
 /** The time limit of the first rendering (ms). Exceeding it moves a message behind others; it is not a failure. */
 export const quickMs = 100;
-/** A message that needs long gets a turn at least this often, in milliseconds. */
-const longEveryMs = 5000;
+/** A message that needs longer gets a turn at least this often, in milliseconds. */
+const maxLongGapMs = 5000;
 const waitPerFailureMs = 1000;
 const maxWaitMs = {quick: 10_000, long: 60_000};
-const remembered = 1000;
+const maxRemembered = 1000;
 
 /**
  * Template versions of which a message exceeded the render limit. Their messages are rendered one at a time, each
@@ -256,15 +256,15 @@ const remembered = 1000;
  */
 class SlowTemplates {
 	readonly #clock: Clock;
-	readonly #slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
+	readonly #slow = new LRUCache<string, {failures: number; successes: number}>({max: maxRemembered});
 	readonly #quick: FairRing<Waiting> = new Map();
 	readonly #long: FairRing<Waiting> = new Map();
-	/** Recipients whose messages need longer. When they come back, the short limit is skipped. */
-	readonly #longRecipients = new LRUCache<string, true>({max: remembered});
+	/** Recipients whose messages need longer. At later attempts the short limit is skipped for them. */
+	readonly #longRecipients = new LRUCache<string, true>({max: maxRemembered});
 	#lastLong = 0;
 	#failures = 0;
-	#isTaken = false;
-	#began = 0;
+	#isBusy = false;
+	#startedAt = 0;
 	#restTimer: NodeJS.Timeout | undefined;
 	#isStopped = false;
 
@@ -289,31 +289,31 @@ class SlowTemplates {
 		this.#longRecipients.set(recipientId, true);
 	}
 
-	/** A message of this version took too long. */
+	/** Notes that a message of this version took too long. */
 	failed(versionId: string): void {
 		this.#failures++;
-		this.#slow.set(versionId, {failed: (this.#slow.peek(versionId)?.failed ?? 0) + 1, made: 0});
+		this.#slow.set(versionId, {failures: (this.#slow.peek(versionId)?.failures ?? 0) + 1, successes: 0});
 	}
 
-	/** A message of this version is taking long right now. */
+	/** Notes that a message of this version is taking long now, which does not count as its failure. */
 	markSlow(versionId: string): void {
 		this.#failures++;
-		this.#slow.set(versionId, {failed: this.#slow.peek(versionId)?.failed ?? 0, made: 0});
+		this.#slow.set(versionId, {failures: this.#slow.peek(versionId)?.failures ?? 0, successes: 0});
 	}
 
-	/** A message of this version was rendered in time. */
+	/** Notes that a message of this version was rendered in time. */
 	succeeded(versionId: string): void {
 		const known = this.#slow.get(versionId);
 		if (!known) {
 			return;
 		}
-		Object.assign(known, {failed: 0, made: known.made + 1});
-		if (known.made >= madeAgain) {
+		Object.assign(known, {failures: 0, successes: known.successes + 1});
+		if (known.successes >= successesToRecover) {
 			this.#slow.delete(versionId);
 			for (const [workspaceId, items] of this.#quick) {
 				for (const item of [...items].filter(item => item.versionId === versionId)) {
 					items.delete(item);
-					item.go('closed');
+					item.resume('closed');
 				}
 				if (items.size === 0) {
 					this.#quick.delete(workspaceId);
@@ -322,7 +322,7 @@ class SlowTemplates {
 		}
 	}
 
-	awaitTurn({version_id: versionId, workspace_id: workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
+	awaitTurn({version_id: versionId, workspace_id: workspaceId}: Version, isQuick: boolean): Promise<Turn> | Turn {
 		const [ring, max] = isQuick ? [this.#quick, maxWaiting.quick] : [this.#long, maxWaiting.long];
 		if (this.#isStopped) {
 			return 'closed';
@@ -333,47 +333,48 @@ class SlowTemplates {
 		if (!isQuick && this.#long.size === 0) {
 			this.#lastLong = this.#clock.monotonic();
 		}
-		return new Promise(go => {
-			addTurn(ring, workspaceId, {versionId, go});
-			if (!this.#isTaken) {
+		return new Promise(resume => {
+			addTurn(ring, workspaceId, {versionId, resume});
+			if (!this.#isBusy) {
 				this.#next();
 			}
 		});
 	}
 
 	done(): void {
-		this.#restTimer = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#began);
+		this.#restTimer = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#startedAt);
 	}
 
 	/** How long a message should wait before it is attempted again after `full`, in milliseconds. */
 	waitMs(versionId: string, isQuick: boolean): number {
-		const failed = this.#slow.peek(versionId)?.failed ?? 0;
-		return Math.min(maxWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failed));
+		const failures = this.#slow.peek(versionId)?.failures ?? 0;
+		return Math.min(maxWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failures));
 	}
 
 	/** Lets all waiting messages proceed. */
 	stop(): void {
 		this.#isStopped = true;
 		clearTimeout(this.#restTimer);
-		for (const {go} of [this.#quick, this.#long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
-			go('closed');
+		const waiting = [this.#quick, this.#long].flatMap(ring => [...ring.values()].flatMap(items => [...items]));
+		for (const {resume} of waiting) {
+			resume('closed');
 		}
 		this.#quick.clear();
 		this.#long.clear();
 	}
 
 	#next(): void {
-		this.#isTaken = false;
-		this.#began = this.#clock.monotonic();
-		const soon = this.#began - this.#lastLong < longEveryMs ? takeTurn(this.#quick) : undefined;
-		const late = soon ? undefined : takeTurn(this.#long);
-		const first = soon ?? late ?? takeTurn(this.#quick);
-		if (late) {
-			this.#lastLong = this.#began;
+		this.#isBusy = false;
+		this.#startedAt = this.#clock.monotonic();
+		const quick = this.#startedAt - this.#lastLong < maxLongGapMs ? takeTurn(this.#quick) : undefined;
+		const long = quick ? undefined : takeTurn(this.#long);
+		const next = quick ?? long ?? takeTurn(this.#quick);
+		if (long) {
+			this.#lastLong = this.#startedAt;
 		}
-		if (first) {
-			this.#isTaken = true;
-			first.go('granted');
+		if (next) {
+			this.#isBusy = true;
+			next.resume('granted');
 		}
 	}
 }

@@ -130,12 +130,12 @@ export class Router {
 	}
 }
 
-/** Adds the requirements of the domain's policy to the route. They do not apply to a relay. */
+/** Adds the requirements of the domain's policy to the route. They do not apply to relays. */
 function withPolicy(mtaSts: MtaSts | null, {warmUp, ...route}: Route): Route {
-	const obey = <T extends Pick<Route, 'terms'>>(one: T): T =>
-		one.terms.nextHop.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
+	const applyPolicy = <T extends Pick<Route, 'terms'>>(target: T): T =>
+		target.terms.nextHop.kind === 'mx' ? {...target, terms: {...target.terms, mtaSts}} : target;
 	const overflow = warmUp?.overflow ?? null;
-	return {...obey(route), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
+	return {...applyPolicy(route), warmUp: warmUp && {...warmUp, overflow: overflow && applyPolicy(overflow)}};
 }
 
 function preferenceText(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): string {
@@ -152,14 +152,14 @@ function cached<T extends object>(
 	if (known !== undefined) {
 		return known;
 	}
-	const finding = find();
-	const isKept = () => cache.get(key) === finding;
-	cache.set(key, finding);
-	finding.then(
-		value => isKept() && cache.set(key, value),
-		() => isKept() && cache.delete(key),
+	const pending = find();
+	const isCurrent = () => cache.get(key) === pending;
+	cache.set(key, pending);
+	pending.then(
+		value => isCurrent() && cache.set(key, value),
+		() => isCurrent() && cache.delete(key),
 	);
-	return finding;
+	return pending;
 }
 
 /** Returns the settings that concern routes. */
@@ -183,14 +183,14 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 
 type WarmUpSharesOptions = {
 	readonly warmUps: readonly WarmUp[];
-	/** Replies of relays say nothing about the receivers. */
+	/** Replies of relays are ignored, because they reveal nothing about receivers. */
 	readonly relays: readonly Relay[];
 	readonly reader: Knex;
 	readonly destinations: () => Destinations;
 	readonly clock: Clock;
 };
 
-/** Days before that count as good. */
+/** The number of past days examined. Earlier ones count as good. */
 const maxDays = 60;
 
 /**
@@ -216,15 +216,15 @@ export class WarmUpShares {
 			figures.set(day, await this.#figuresOf(day));
 		}
 		return (address, provider) => {
-			const warmUp = warmUps.find(each => each.address === address);
+			const warmUp = warmUps.find(candidate => candidate.address === address);
 			if (warmUp === undefined) {
 				return null;
 			}
-			const ofProvider = [...figures].flatMap(([day, all]) => {
-				const one = all.get(provider);
-				return one === undefined ? [] : [[day, one] as const];
+			const providerFigures = [...figures].flatMap(([day, byProvider]) => {
+				const dayFigures = byProvider.get(provider);
+				return dayFigures === undefined ? [] : [[day, dayFigures] as const];
 			});
-			return shareOf(warmUp, today, new Map(ofProvider));
+			return shareOf(warmUp, today, new Map(providerFigures));
 		};
 	}
 
@@ -245,15 +245,16 @@ export class WarmUpShares {
 			readComplaintFigures(reader, day),
 		]);
 		const figures = new Map<string, DayFigures>();
-		for (const {host, conversations, deferred} of hosts.filter(
-			each => !relays.some(relay => relay.host === each.host),
-		)) {
+		for (const {host, conversations, deferred} of hosts) {
+			if (relays.some(relay => relay.host === host)) {
+				continue;
+			}
 			const {name} = mxProvider(destinations(), host);
-			const before = figures.get(name) ?? {conversations: 0, deferred: 0};
+			const sum = figures.get(name) ?? {conversations: 0, deferred: 0};
 			figures.set(name, {
 				...complaints,
-				conversations: before.conversations + conversations,
-				deferred: before.deferred + deferred,
+				conversations: sum.conversations + conversations,
+				deferred: sum.deferred + deferred,
 			});
 		}
 		return figures;
@@ -284,7 +285,7 @@ export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 	const write = (work: Parameters<Store['writer']['transaction']>[0]) =>
 		store.writer.transaction(work).catch(observer.storeFailed);
 
-	const fetching = {
+	const fetchOptions = {
 		resolver,
 		port: settings.mtaStsPort,
 		allowPrivate: settings.allowPrivateMx,
@@ -297,7 +298,7 @@ export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 	};
 	return new StsPolicies({
 		resolver,
-		fetch: domain => fetchPolicy(domain, fetching),
+		fetch: domain => fetchPolicy(domain, fetchOptions),
 		read: domain => findPolicy(store.reader, domain),
 		// If this fails, the policy still applies until the daemon exits.
 		save: async policy => void (await write(trx => savePolicy(trx, policy))),
@@ -330,8 +331,8 @@ export function ownAddresses(
 		return isIP(host) === 0 ? [] : [canonical(host)];
 	}
 	// A socket on :: accepts IPv4 too.
-	const all = Object.values(interfaces).flatMap(list => (list ?? []).map(({address}) => address));
-	return all.filter(address => host === '::' || !isIPv6(address)).map(canonical);
+	const addresses = Object.values(interfaces).flatMap(list => (list ?? []).map(({address}) => address));
+	return addresses.filter(address => host === '::' || !isIPv6(address)).map(canonical);
 }
 
 /** Returns the address as the resolver writes it. */

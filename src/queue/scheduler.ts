@@ -19,10 +19,7 @@ type SchedulerOptions = DestinationQueuesOptions &
 	ExpiryOptions &
 	ClaimsOptions &
 	AttemptsOptions & {
-		/**
-		 * Finds the route of a queue. The promise settles in bounded time and rejects only because of an internal
-		 * error.
-		 */
+		/** Finds the route of a queue. Settles in bounded time, and rejects only because of an internal error. */
 		readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
 		/** Sets how many connections to the provider the SMTP workers may have. */
 		readonly allow?: (site: Site, connections: number) => void;
@@ -85,8 +82,8 @@ export class Scheduler {
 		options.shares.join({
 			sites: () => this.#queues.sites(),
 			find: name => this.#queues.find(name),
-			regrade: (site, how) => {
-				this.#queues.regrade(site, how, this.#moment());
+			regrade: (site, change) => {
+				this.#queues.regrade(site, change, this.#moment());
 				this.#allow(site);
 				this.#plan();
 			},
@@ -109,8 +106,8 @@ export class Scheduler {
 	}
 
 	/**
-	 * Mail for these queues was submitted to the writer, which runs one write after another, so a claim that follows
-	 * finds it. If the provider has capacity, the claim follows at once and shares the transaction.
+	 * Notes that mail for these queues was submitted to the writer. Writes run one by one, so a later claim finds the
+	 * mail. If the provider has capacity, the claim follows at once and shares the transaction.
 	 */
 	arriving(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
@@ -121,7 +118,7 @@ export class Scheduler {
 				this.#queues.due(key, key.dueAt, now);
 			}
 		}
-		this.#go();
+		this.#startRound();
 	}
 
 	/** Whether mail of the queue has to wait here, so that another node may take it. */
@@ -129,7 +126,7 @@ export class Scheduler {
 		return this.#queues.isWaiting(key);
 	}
 
-	/** These queues have work that is or will be due, possibly from another node. */
+	/** Notes that these queues have work that is or will be due, possibly from another node. */
 	noticed(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
 		for (const key of keys) {
@@ -143,7 +140,7 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	/** Something else changed the queue. Retries until the store can be read: a change is not announced twice. */
+	/** Reads the queue after any other change. Retries until the store can be read: a change is not announced twice. */
 	async rescan(): Promise<void> {
 		try {
 			await (this.#state === 'running' && this.#scanInTurn());
@@ -153,13 +150,13 @@ export class Scheduler {
 		}
 	}
 
-	/** Routes may have changed. */
+	/** Call this when routes may have changed. */
 	renew(): void {
 		this.#queues.renew(this.#moment());
 		this.#plan();
 	}
 
-	/** A session with this provider has received nothing for a while. */
+	/** Call this when a session with this provider has received nothing for a while. */
 	quiet(site: string): void {
 		this.#queues.quiet(site, this.#moment());
 		this.#plan();
@@ -205,7 +202,7 @@ export class Scheduler {
 			this.#isRoundPlanned = true;
 			setImmediate(() => {
 				this.#isRoundPlanned = false;
-				this.#go();
+				this.#startRound();
 			});
 		}
 	}
@@ -216,7 +213,7 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	#go(): void {
+	#startRound(): void {
 		if (this.#state !== 'running' || this.#claims.isFailing) {
 			return;
 		}
@@ -232,10 +229,10 @@ export class Scheduler {
 	/** Looks up routes, a limited number at once and half of them per workspace: slow look-ups delay no others. */
 	#findRoutes(): void {
 		const free = () => maxLookUps - this.#lookUps.total;
-		const may = (workspaceId: string, isAlone: boolean) =>
+		const mayLookUp = (workspaceId: string, isAlone: boolean) =>
 			this.#lookUps.allowance(workspaceId, free(), isAlone) > 0;
 		while (free() > 0) {
-			const queue = this.#queues.nextToFind(this.#lookUps.total < maxBacklogLookUps, may);
+			const queue = this.#queues.nextToFind(this.#lookUps.total < maxBacklogLookUps, mayLookUp);
 			if (!queue) {
 				return;
 			}
@@ -251,10 +248,10 @@ export class Scheduler {
 		}
 	}
 
-	async #awaitRoute(queue: ClaimPermit['queue'], looking: Promise<Route>): Promise<void> {
+	async #awaitRoute(queue: ClaimPermit['queue'], lookup: Promise<Route>): Promise<void> {
 		const {renewals} = this.#queues;
 		try {
-			const route = await looking;
+			const route = await lookup;
 			this.#queues.placed(queue, route, this.#moment(), renewals);
 			this.#plan();
 		} catch (error) {
@@ -333,20 +330,20 @@ export class Scheduler {
 
 	/** Reads the whole queue from the store: what is due, and what operators changed. */
 	async #scan(): Promise<void> {
-		const [suspended, resumed, found] = await Promise.all([
+		const [suspended, resumed, waitingQueues] = await Promise.all([
 			this.#options.readSuspensions(),
 			this.#options.readResumed(),
 			this.#options.readWaitingQueues(),
 		]);
 		const now = this.#moment();
 		this.#queues.suspend(new Set(suspended), now);
-		const before = this.#knownResumed ?? resumed; // A provider resumed before the start may be suspended again.
+		const known = this.#knownResumed ?? resumed; // A provider resumed before the start may be suspended again.
 		this.#queues.probe(
-			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
+			[...resumed].filter(([site, at]) => known.get(site) !== at).map(([site]) => site),
 			now,
 		);
 		this.#knownResumed = resumed;
-		for (const {due, ...queue} of found) {
+		for (const {due, ...queue} of waitingQueues) {
 			this.#queues.scanned(queue, Date.parse(due), now);
 		}
 		this.#plan();
@@ -429,10 +426,10 @@ class Expiry {
 	#repeat(pass: () => Promise<void>, share = 0, afterMs = restMs): void {
 		const {clock, observer} = this.#options;
 		const run = async () => {
-			const began = clock.monotonic();
+			const startedAt = clock.monotonic();
 			await pass().catch(observer.storeFailed);
 			if (!this.#isStopped) {
-				const elapsedMs = clock.monotonic() - began;
+				const elapsedMs = clock.monotonic() - startedAt;
 				this.#repeat(pass, share, Math.min(Math.max(restMs, elapsedMs * share), maxRestMs));
 			}
 		};
@@ -460,9 +457,9 @@ class Expiry {
 		for (let after = ''; !this.#isStopped && !this.#claims.isFailing; ) {
 			const page = await readAged({after, before, limit: recipientsPerPage});
 			const endTimes = await Promise.all(page.map(recipient => this.#endOf(recipient)));
-			const over = page.filter(({isDeliverable}, index) => isDeliverable && now >= (endTimes[index] as number));
-			for (let from = 0; from < over.length; from += recipientsPerEnd) {
-				await this.#end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
+			const ended = page.filter(({isDeliverable}, index) => isDeliverable && now >= (endTimes[index] as number));
+			for (let from = 0; from < ended.length; from += recipientsPerEnd) {
+				await this.#end(ended.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}
 			const last = page.at(-1);
 			if (last === undefined || page.length < recipientsPerPage) {
@@ -475,9 +472,9 @@ class Expiry {
 	async #endOf({
 		acceptedAt,
 		destination,
-		queue_lifetime_s: ofWorkspace,
+		queue_lifetime_s: ownLifetime,
 	}: Awaited<ReturnType<typeof readAged>>[number]): Promise<number> {
 		const {retry, ownRetryOf} = this.#options;
-		return endOfLife(acceptedAt, resolveLifetime(await ownRetryOf(destination), retry().lifetime, ofWorkspace));
+		return endOfLife(acceptedAt, resolveLifetime(await ownRetryOf(destination), retry().lifetime, ownLifetime));
 	}
 }

@@ -91,12 +91,12 @@ export type Site = Timed & {
 	readonly name: string;
 	provider: string;
 	readonly state: SiteState;
-	/** Recipients in hand per connection: being rendered, waiting for the connection, or being recorded. */
+	/** Recipients in flight per connection: being rendered, waiting for the connection, or being recorded. */
 	recipientsPerConnection: number;
 	/** Recipients that are claimed or being claimed and not yet done, and those of them with high priority. */
 	inFlight: number;
 	highInFlight: number;
-	/** Those that were claimed while the provider was not proven, by claim. */
+	/** The number that were claimed while the provider was not proven, by claim. */
 	readonly unheard: Map<ClaimPermit, number>;
 	/** By workspace, in the order of their turns. */
 	readonly lanes: Map<string, Lane>;
@@ -112,7 +112,7 @@ export type Site = Timed & {
 
 /** A relay accepts mail as fast as it arrives and needs a larger supply. */
 const recipientsPerConnection = {mx: 4, relay: 13};
-const largestClaim = 100;
+const maxClaim = 100;
 export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, isSaved: boolean): Site {
 	return {
 		at: null,
@@ -146,8 +146,8 @@ export function windowOf(site: Site, monotonic: number): number {
 	return isHealthy ? connections * site.recipientsPerConnection : connections;
 }
 
-/** How long a provider reserves a connection after high-priority mail, in milliseconds, and for how many workspaces. */
-const keepsMs = 60 * 60_000;
+/** How long a provider reserves a connection after high-priority mail (ms), and for how many workspaces. */
+const reserveMs = 60 * 60_000;
 const maxRetained = 1000;
 
 /**
@@ -163,12 +163,12 @@ export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, 
 /** Reserves a connection for more high-priority mail of the workspace, some of which just arrived. */
 export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: number): void {
 	keepsUntil.delete(workspaceId);
-	keepsUntil.set(workspaceId, monotonic + keepsMs);
-	for (const [first, until] of keepsUntil) {
+	keepsUntil.set(workspaceId, monotonic + reserveMs);
+	for (const [oldest, until] of keepsUntil) {
 		if (until > monotonic && keepsUntil.size <= maxRetained) {
 			return;
 		}
-		keepsUntil.delete(first);
+		keepsUntil.delete(oldest);
 	}
 }
 
@@ -183,7 +183,7 @@ export function ownCapacity(site: Site, rank: Rank, max: number, monotonic: numb
 	const extra = isProbing(site.state, monotonic) ? 0 : Math.ceil(window / Math.max(1, connections));
 	const isHigh = isHighRank(rank) && extra > 0;
 	const inFlight = site.inFlight - (isHigh ? extra : Math.min(extra, site.highInFlight));
-	const capacity = Math.min(window - inFlight, largestClaim);
+	const capacity = Math.min(window - inFlight, maxClaim);
 	const minClaim = isHigh || isOwed ? 1 : Math.max(1, Math.floor(window / 4));
 	return capacity >= minClaim ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
 }
@@ -327,7 +327,7 @@ export type SiteReport = {
 export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 	return Array.from(sites, site => {
 		const {name, provider, state} = site;
-		const wall = (at: number) => Math.round(now.now + at - now.monotonic);
+		const toWallClock = (at: number) => Math.round(now.now + at - now.monotonic);
 		const connections = connectionsOf(state, now.monotonic);
 		return {
 			site: name,
@@ -335,10 +335,10 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 			connections,
 			maxConnections: state.pace.connections,
 			inFlight: site.inFlight,
-			suspendedUntil: state.backoff && wall(state.backoff.until),
+			suspendedUntil: state.backoff && toWallClock(state.backoff.until),
 			waitsFor: state.backoff?.waitsFor ?? null,
 			reason: state.backoff?.reason ?? null,
-			slowUntil: state.slow && wall(state.slow.until),
+			slowUntil: state.slow && toWallClock(state.slow.until),
 			perMinute: state.bucket?.perMinute ?? null,
 			mailsPerSession: state.mailsPerSession,
 		};
@@ -351,9 +351,9 @@ export type SharedSites = {
 	readonly find: (name: string) => Site | undefined;
 	/** Changes the provider's limits with `how`. */
 	readonly regrade: (site: Site, how: (state: SiteState) => void) => void;
-	/** Other nodes have all of this provider. Its mail is left to them and comes back if they do not take it. */
+	/** Leaves the provider to other nodes, which have all of it. Its mail comes back if they do not send it. */
 	readonly leave: (site: Site) => void;
-	/** This node may have a share again of mail that it left to others, so it reads what is waiting. */
+	/** Reads what is waiting, because this node may have a share again of mail that it left to others. */
 	readonly rescan: () => void;
 };
 
@@ -373,7 +373,7 @@ export type Shares = {
 	readonly settled: () => Promise<void>;
 };
 
-/** The shares of a node that has the store to itself: everything. */
+/** The shares of a node that is the only one on its store: everything. */
 export const noOtherNodes: Shares = {
 	join: () => undefined,
 	newShare: () => null,

@@ -26,10 +26,10 @@ export type SmtpWorkerMethods<Delivery> = {
 /** An event from an SMTP worker: the name of a provider from which a session has received nothing for a while. */
 export type SilentSite = string;
 
-type Identified = {readonly recipientId: string; readonly data: Uint8Array; readonly precedence?: Precedence};
+type WorkerDelivery = {readonly recipientId: string; readonly data: Uint8Array; readonly precedence?: Precedence};
 
-/** How long the mail servers together get to answer QUIT (RFC 5321 §4.1.1.10), in milliseconds. */
-const leaveMs = 2000;
+/** How long all mail servers together may take to reply to QUIT (RFC 5321 §4.1.1.10), in milliseconds. */
+const quitMs = 2000;
 
 type SmtpWorker<Delivery> = {
 	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>, SilentSite>;
@@ -50,11 +50,10 @@ type SmtpWorkersOptions = ThreadOptions & {
 
 /**
  * The SMTP workers: threads that hold the SMTP sessions and run no code written by others. A thread starts with its
- * first recipient. A provider's connections are
- * divided evenly, and a recipient goes to the worker that has the fewest. What a dead thread had is rejected, so that
- * it is released to the queue.
+ * first recipient. A provider's connections are divided evenly, and a recipient goes to the worker that has the fewest
+ * recipients. Those of a dead thread are rejected, so that they are released to the queue.
  */
-export class SmtpWorkers<Delivery extends Identified> {
+export class SmtpWorkers<Delivery extends WorkerDelivery> {
 	/** The worker that attempts each recipient whose outcome is not yet recorded. */
 	readonly #workerOf = new Map<string, SmtpWorker<Delivery>>();
 	readonly #workers: ReadonlyArray<SmtpWorker<Delivery>>;
@@ -73,14 +72,14 @@ export class SmtpWorkers<Delivery extends Identified> {
 
 	/** Rejects only if the thread dies or has an internal error. */
 	async deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
-		const sharing = sharers(this.#workers, site, connections);
+		const candidates = sharers(this.#workers, site, connections);
 		const share = this.#shareOf(connections);
 		const {isHigh = false, leaves = 0} = delivery.precedence ?? {};
 		// The first thread has the connection that is left to high-priority mail.
-		const some = leaves > 0 && share === 1 && sharing.length > 1 ? sharing.slice(1) : sharing;
-		const sizeOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
-		const worker = some.reduce((idlest, one) => (sizeOf(one) < sizeOf(idlest) ? one : idlest));
-		const precedence: Precedence = {isHigh, leaves: worker === sharing[0] ? leaves : 0};
+		const eligible = leaves > 0 && share === 1 && candidates.length > 1 ? candidates.slice(1) : candidates;
+		const loadOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
+		const worker = eligible.reduce((idlest, other) => (loadOf(other) < loadOf(idlest) ? other : idlest));
+		const precedence: Precedence = {isHigh, leaves: worker === candidates[0] ? leaves : 0};
 		worker.thread.start();
 		const job = {site, connections: share, delivery: delivery.precedence ? {...delivery, precedence} : delivery};
 		this.#workerOf.set(delivery.recipientId, worker);
@@ -97,9 +96,9 @@ export class SmtpWorkers<Delivery extends Identified> {
 	 * those recipients are returned, as are those that wait in a thread which no longer has a part of the connections.
 	 */
 	allow(site: string, connections: number): void {
-		const sharing = connections === 0 ? [] : sharers(this.#workers, site, connections);
+		const candidates = connections === 0 ? [] : sharers(this.#workers, site, connections);
 		for (const worker of this.#workers) {
-			const share = sharing.includes(worker) ? this.#shareOf(connections) : 0;
+			const share = candidates.includes(worker) ? this.#shareOf(connections) : 0;
 			worker.allowed.set(site, share);
 			worker.caller.sendSoon();
 		}
@@ -114,14 +113,14 @@ export class SmtpWorkers<Delivery extends Identified> {
 			sendLimits(worker);
 			return await worker.caller.call('count', undefined).catch(() => []);
 		});
-		const all = new Map<string, number>();
+		const totals = new Map<string, number>();
 		for (const [site, connections] of (await Promise.all(counts)).flat()) {
-			all.set(site, (all.get(site) ?? 0) + connections);
+			totals.set(site, (totals.get(site) ?? 0) + connections);
 		}
-		return all;
+		return totals;
 	}
 
-	/** The outcome of this recipient is on stable storage, so its worker may send another message. */
+	/** Lets the recipient's worker send another message, because the outcome is on stable storage. */
 	recorded(recipientId: string): void {
 		const worker = this.#workerOf.get(recipientId);
 		if (worker) {
@@ -138,7 +137,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 		}
 	}
 
-	/** Sessions that are sending a message finish it. Everything else is returned as released. */
+	/** Lets sessions that are sending a message finish it. Everything else is returned as released. */
 	drain(): void {
 		this.#isDraining = true;
 		for (const {caller} of this.#workers) {
@@ -150,7 +149,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 		await Promise.all(
 			this.#workers.map(({caller, thread}) => {
 				caller.notifyNow('close', undefined);
-				return thread.stop(leaveMs);
+				return thread.stop(quitMs);
 			}),
 		);
 	}
@@ -210,11 +209,11 @@ function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, conne
 /**
  * A limit on concurrent work, counted in units. The units are bytes held in memory, or messages that are being sent or
  * are sent but not yet recorded; that many may arrive twice after a crash. A recipient that needs more units than exist
- * goes when it is alone.
+ * proceeds when it is alone.
  */
 export class Permits {
 	readonly #held = new Map<string, number>();
-	readonly #waiting: Array<{readonly recipientId: string; readonly units: number; readonly go: () => void}> = [];
+	readonly #waiting: Array<{readonly recipientId: string; readonly units: number; readonly proceed: () => void}> = [];
 	#free: number;
 
 	constructor(count: number) {
@@ -227,12 +226,12 @@ export class Permits {
 			return Promise.resolve();
 		}
 		return new Promise(resolve => {
-			this.#waiting.push({recipientId, units, go: resolve});
+			this.#waiting.push({recipientId, units, proceed: resolve});
 			this.#serve();
 		});
 	}
 
-	/** The outcome of the recipient is on stable storage, so its units are free again. */
+	/** Returns the recipient's units, once the outcome is on stable storage. */
 	giveBack(recipientId: string): void {
 		this.#free += this.#held.get(recipientId) ?? 0;
 		this.#held.delete(recipientId);
@@ -245,13 +244,13 @@ export class Permits {
 			next && (next.units <= this.#free || this.#held.size === 0);
 			next = this.#waiting[0]
 		) {
-			const {recipientId, units, go} = next;
+			const {recipientId, units, proceed} = next;
 			this.#waiting.shift();
 			if (!this.#held.has(recipientId)) {
 				this.#held.set(recipientId, units);
 				this.#free -= units;
 			}
-			go();
+			proceed();
 		}
 	}
 }

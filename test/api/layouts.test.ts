@@ -62,7 +62,7 @@ sqliteTest(test, 'rejects a layout change as a whole if a template no longer com
 		[{'body.a/b.html': '{{ content }}'}, /must be body\.mjml/],
 		[{'body.de_DE.html': '{{ content }}'}, /must be body\.mjml/],
 		[{}, /body\.mjml: is missing/],
-		[{'body.html': "{{ content }}{% render 'gone' %}"}, /:1:14: there is no partial gone/],
+		[{'body.html': "{{ content }}{% render 'gone' %}"}, /:1:14: partial gone not found/],
 	] as const) {
 		const answer = await api.put('/v1/layouts/layout/main', {files});
 		t.is(answer.status, 422, answer.text);
@@ -73,10 +73,10 @@ sqliteTest(test, 'rejects a layout change as a whole if a template no longer com
 	t.like((await api.get(`/v1/templates/${id}`)).body, {latest_version: 1});
 	t.like((await api.get('/v1/layouts/layout/main')).body, {files: main.files, used_by: ['receipt']});
 	const unknown = await api.post(`/v1/templates/${id}/versions`, {variants, layout: 'nix'});
-	t.deepEqual(fieldsOf(unknown), [{field: 'layout', message: 'there is no layout nix'}]);
+	t.deepEqual(fieldsOf(unknown), [{field: 'layout', message: 'layout nix not found'}]);
 	const own = [{...variants[0], html: "<p>\n{% render 'gone' %}</p>"}];
 	const inPartial = await api.post(`/v1/templates/${id}/versions`, {variants: own, layout: 'main'});
-	t.regex(fieldsOf(inPartial)[0]?.message ?? '', /^line 2, column 1: there is no partial gone/);
+	t.regex(fieldsOf(inPartial)[0]?.message ?? '', /^line 2, column 1: partial gone not found/);
 });
 
 storeTest(test, 'removes only layouts and partials that are not in use, and lists them in pages', async (t, store) => {

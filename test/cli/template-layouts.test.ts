@@ -123,7 +123,7 @@ test('one template that does not compile rejects the whole push, with file, line
 		'mails/_partials/footer.liquid': 'Acme',
 		'mails/news/template.json': '{"layout":"nix","subject":"N"}',
 	});
-	refused(t, await cli.run('template', 'push', 'mails'), 65, /news\/template\.json: there is no layout nix/);
+	refused(t, await cli.run('template', 'push', 'mails'), 65, /news\/template\.json: layout nix not found/);
 	await write({'mails/news/template.json': '{"layout":"main","subject":"N","topic":"nix"}'});
 	for (const dry of [[], ['--dry-run']]) {
 		refused(

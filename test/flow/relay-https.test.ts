@@ -141,7 +141,7 @@ for (const name of Object.keys(providers) as Name[]) {
 		t.like(firsts[1], {code: 451, enhanced: '4.3.0'});
 		for (const lost of firsts.slice(2)) {
 			t.is(lost?.code, null);
-			t.regex(lost?.reply ?? '', /^possible duplicate, no answer to the data: /);
+			t.regex(lost?.reply ?? '', /^possible duplicate, no reply to the data: /);
 		}
 		await client.until(await client.send('bad@a.example'), 'bounced');
 		t.like(await program.cli('suppression', 'check', 'bad@a.example'), {suppressed: false});

@@ -24,7 +24,7 @@ const lost: Attempt = {
 	phase: 'dot',
 	code: null,
 	enhanced: null,
-	reply: 'possible duplicate, no answer to the data: the server closed the connection',
+	reply: 'possible duplicate, no reply to the data: the server closed the connection',
 	ms: 12,
 	dialogue: '     1 S: 220 mx.test\n    12 *: the server closed the connection',
 };

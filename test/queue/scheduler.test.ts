@@ -212,7 +212,7 @@ storeTest(test, 'releases the claims of a dead daemon and ignores its late outco
 storeTest(test, 'stops sending a message that may have been delivered three times', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
-	const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: 'no answer to the data'};
+	const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: 'no reply to the data'};
 	const tries = new Map<string, number>();
 	const {scheduler} = schedulerOf(
 		store,

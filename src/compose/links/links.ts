@@ -100,23 +100,23 @@ export function createLinks({
 	const replies = new SignedIds(keys, {purpose: 'reply', letter: 'p', prefix: 'rcp'});
 	const messageIds = new SignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
-	function pagesAt(url: string, alike: readonly string[]): PageLinks {
-		const base = trimmed(url);
-		const page = `${base}/unsubscribe`;
-		const preferences = `${base}/preferences`;
-		const own = [base, ...alike.map(trimmed)].flatMap(each => [`${each}/unsubscribe`, `${each}/preferences`]);
-		const isOurs = (link: string) =>
-			own.some(each => link === each || link.startsWith(`${each}?`) || link.startsWith(`${each}#`));
+	function pagesAt(url: string, aliases: readonly string[]): PageLinks {
+		const base = trimSlash(url);
+		const unsubscribePage = `${base}/unsubscribe`;
+		const preferencesPage = `${base}/preferences`;
+		const pages = [base, ...aliases.map(trimSlash)].flatMap(root => [`${root}/unsubscribe`, `${root}/preferences`]);
+		const isOwnPage = (link: string) =>
+			pages.some(page => link === page || link.startsWith(`${page}?`) || link.startsWith(`${page}#`));
 		return {
-			unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
-			preferencesUrl: link => preferences + link.slice(page.length),
+			unsubscribeUrl: claims => `${unsubscribePage}?token=${sealClaims(unsubscribe, claims)}`,
+			preferencesUrl: link => preferencesPage + link.slice(unsubscribePage.length),
 			personUrl: person => {
 				const claims: Claims = {...person, messageId: noMessage, topicId: null, role: 'to'};
-				return `${preferences}?token=${sealClaims(unsubscribe, claims)}`;
+				return `${preferencesPage}?token=${sealClaims(unsubscribe, claims)}`;
 			},
 			openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
 			clickUrl: (claims, link) => {
-				const token = isLink(link) && !isOurs(link) ? clicks.seal(writeClaims(claims, link)) : null;
+				const token = isLink(link) && !isOwnPage(link) ? clicks.seal(writeClaims(claims, link)) : null;
 				return token === null ? null : `${base}/t/c/${token}`;
 			},
 		};
@@ -133,7 +133,7 @@ export function createLinks({
 		...defaultPages,
 		under: host => (host === null ? defaultPages : pagesAt(withHost(publicUrl, host), [publicUrl])),
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
-		alertUrl: consent => `${trimmed(publicUrl)}${alertPagePath}?token=${consents.seal(writeConsent(consent))}`,
+		alertUrl: consent => `${trimSlash(publicUrl)}${alertPagePath}?token=${consents.seal(writeConsent(consent))}`,
 		readAlertConsent: token => {
 			const content = consents.open(token);
 			return content && readConsent(content);
@@ -158,10 +158,10 @@ export function createLinks({
 export function withHost(base: string, host: string): string {
 	const url = new URL(base);
 	url.hostname = host;
-	return trimmed(url.href);
+	return trimSlash(url.href);
 }
 
-const trimmed = (url: string): string => url.replace(/\/+$/, '');
+const trimSlash = (url: string): string => url.replace(/\/+$/, '');
 
 /** The maximum length of a tracked link, in octets. PostgreSQL limits index keys to 2,704. */
 const maxLinkLength = 2048;

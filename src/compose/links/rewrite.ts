@@ -1,7 +1,7 @@
 type Tracked = {
 	/** The URL of the pixel that reports an open, or `null` if opens are not tracked. */
 	readonly openUrl: string | null;
-	/** Returns a link's tracked form, or `null` to keep it. The function is `null` if clicks are not tracked. */
+	/** Returns a link's tracked form, or `null` to leave it unchanged. Itself `null` if clicks are not tracked. */
 	readonly clickUrl: ((url: string) => string | null) | null;
 };
 
@@ -31,22 +31,22 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 	let firstLink: string | null = null;
 	let links = 0;
 	if (clickUrl !== null) {
-		const known = new Map<string, string | null>();
+		const tracked = new Map<string, string | null>();
 		for (const {start, end} of hrefs) {
 			const link = parseLink(html.slice(start, end));
-			const url = link === null ? null : (known.get(link) ?? clickUrl(link));
+			const url = link === null ? null : (tracked.get(link) ?? clickUrl(link));
 			if (link !== null && url !== null && edits.length < maxTrackedLinks) {
-				known.set(link, url);
+				tracked.set(link, url);
 				edits.push({start, end, text: writeAttribute(url)});
 				firstLink ??= link;
 			}
 		}
-		links = known.size;
+		links = tracked.size;
 	}
 	if (openUrl !== null) {
 		edits.push({start: end, end, text: `<img src="${writeAttribute(openUrl)}" width="1" height="1" alt="">`});
 	}
-	return {html: applied(html, edits), firstLink, links};
+	return {html: applyEdits(html, edits), firstLink, links};
 }
 
 /** Returns the distinct link targets of an HTML text in order, without those that cannot be URLs. */
@@ -71,17 +71,17 @@ function parseLink(value: string): string | null {
 	return text.slice(start, end);
 }
 
-function applied(html: string, edits: readonly Edit[]): string {
+function applyEdits(html: string, edits: readonly Edit[]): string {
 	const parts: string[] = [];
 	let from = 0;
-	for (const {start, end, text} of edits.toSorted((one, other) => one.start - other.start)) {
+	for (const {start, end, text} of edits.toSorted((left, right) => left.start - right.start)) {
 		parts.push(html.slice(from, start), text);
 		from = end;
 	}
 	return parts.join('') + html.slice(from);
 }
 
-const known = new Map(
+const knownReferences = new Map(
 	Object.entries({amp: '&', AMP: '&', lt: '<', LT: '<', gt: '>', GT: '>', quot: '"', QUOT: '"', apos: "'"}),
 );
 
@@ -106,12 +106,12 @@ export function readAttribute(value: string): string | null {
 		return value;
 	}
 	let isKnown = true;
-	const text = value.replace(reference, (whole, hex?: string, decimal?: string, name?: string, after?: string) => {
+	const text = value.replace(reference, (match, hex?: string, decimal?: string, name?: string, after?: string) => {
 		// Before `=`, the name is that of the next query parameter.
 		if (name !== undefined && after !== ';' && (after === '=' || !withoutSemicolon.has(name))) {
-			return whole;
+			return match;
 		}
-		const character = name === undefined ? toCharacter(hex, decimal) : known.get(name);
+		const character = name === undefined ? toCharacter(hex, decimal) : knownReferences.get(name);
 		isKnown &&= character !== undefined;
 		return character ?? '';
 	});
@@ -157,8 +157,8 @@ const rawElements = new Set([
 	'noframes',
 	'plaintext',
 ]);
-const mark = 'data-notrack';
-const never = -1;
+const noTrack = 'data-notrack';
+const notFound = -1;
 
 const [slash, greater, equals, a, z] = [0x2f, 0x3e, 0x3d, 0x61, 0x7a];
 const isSpace = (character: number) =>
@@ -170,48 +170,48 @@ const isSpace = (character: number) =>
  */
 export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 	const hrefs: Span[] = [];
-	let bodyEnd = never;
-	for (let at = html.indexOf('<'); at !== never; ) {
-		let next = never;
-		if (isTagAt(html, at)) {
-			const tag = readTag(html, at, marked);
+	let bodyEnd = notFound;
+	for (let tagStart = html.indexOf('<'); tagStart !== notFound; ) {
+		let next = notFound;
+		if (isTagAt(html, tagStart)) {
+			const tag = readTag(html, tagStart, marked);
 			if (tag) {
 				next = !tag.isClosing && rawElements.has(tag.name) ? endOfRaw(html, tag) : tag.next;
-				bodyEnd = tag.isClosing && tag.name === 'body' ? at : bodyEnd;
+				bodyEnd = tag.isClosing && tag.name === 'body' ? tagStart : bodyEnd;
 				if (tag.href) {
 					hrefs.push(tag.href);
 				}
 			}
 		} else {
-			next = endOfOther(html, at);
+			next = endOfNonTag(html, tagStart);
 		}
-		if (next === never) {
+		if (next === notFound) {
 			// Anything added after an unclosed construct would become part of it.
-			return {hrefs, end: bodyEnd === never ? at : bodyEnd};
+			return {hrefs, end: bodyEnd === notFound ? tagStart : bodyEnd};
 		}
-		at = html.indexOf('<', next);
+		tagStart = html.indexOf('<', next);
 	}
-	return {hrefs, end: bodyEnd === never ? html.length : bodyEnd};
+	return {hrefs, end: bodyEnd === notFound ? html.length : bodyEnd};
 }
 
 function isTagAt(html: string, at: number): boolean {
-	const first = html.charCodeAt(html.charCodeAt(at + 1) === slash ? at + 2 : at + 1) | 0x20;
-	return first >= a && first <= z;
+	const letter = html.charCodeAt(html.charCodeAt(at + 1) === slash ? at + 2 : at + 1) | 0x20;
+	return letter >= a && letter <= z;
 }
 
 /** Returns the end of a comment, a doctype or the like, or of a `<` that is plain text. */
-function endOfOther(html: string, at: number): number {
+function endOfNonTag(html: string, at: number): number {
 	if (html.startsWith('<!--', at)) {
 		if (html.startsWith('>', at + 4) || html.startsWith('->', at + 4)) {
 			return html.indexOf('>', at + 4) + 1;
 		}
 		const close = /--!?>/g;
 		close.lastIndex = at + 4;
-		return close.test(html) ? close.lastIndex : never;
+		return close.test(html) ? close.lastIndex : notFound;
 	}
 	if (/[!?/]/.test(html.charAt(at + 1))) {
 		const close = html.indexOf('>', at + 2);
-		return close === never ? never : close + 1;
+		return close === notFound ? notFound : close + 1;
 	}
 	return at + 1;
 }
@@ -219,14 +219,14 @@ function endOfOther(html: string, at: number): number {
 function endOfRaw(html: string, {name, next}: Tag): number {
 	const close = new RegExp(`</${name}[\\s/>]`, 'gi');
 	close.lastIndex = next;
-	return name === 'plaintext' ? never : (close.exec(html)?.index ?? never);
+	return name === 'plaintext' ? notFound : (close.exec(html)?.index ?? notFound);
 }
 
 /** Returns `null` if the tag never ends. */
 function readTag(html: string, at: number, includesMarked: boolean): Tag | null {
 	const isClosing = html.charCodeAt(at + 1) === slash;
 	const nameStart = at + (isClosing ? 2 : 1);
-	let position = endOfWord(html, nameStart, never);
+	let position = endOfWord(html, nameStart, notFound);
 	const name = html.slice(nameStart, position).toLowerCase();
 	const isLink = !isClosing && (name === 'a' || name === 'area');
 	let href: Span | null = null;
@@ -248,8 +248,8 @@ function readTag(html: string, at: number, includesMarked: boolean): Tag | null 
 			return null;
 		}
 		if (isLink) {
-			const attribute = html.slice(position, Math.min(nameEnd, position + mark.length + 1)).toLowerCase();
-			isMarked ||= attribute === mark;
+			const attribute = html.slice(position, Math.min(nameEnd, position + noTrack.length + 1)).toLowerCase();
+			isMarked ||= attribute === noTrack;
 			// Of duplicate attributes, the first one counts.
 			href ??= attribute === 'href' ? value : null;
 		}
@@ -270,15 +270,15 @@ function endOfWord(html: string, from: number, stop: number): number {
 
 /** Returns the value after an attribute's name, empty if it has none, or `null` if its quote is never closed. */
 function readValue(html: string, from: number): (Span & {readonly next: number}) | null {
-	const sign = skipSpace(html, from);
-	if (html.charCodeAt(sign) !== equals) {
-		return {start: from, end: from, next: sign};
+	const equalsAt = skipSpace(html, from);
+	if (html.charCodeAt(equalsAt) !== equals) {
+		return {start: from, end: from, next: equalsAt};
 	}
-	const start = skipSpace(html, sign + 1);
+	const start = skipSpace(html, equalsAt + 1);
 	const quote = html.charAt(start);
 	if (quote === '"' || quote === "'") {
 		const end = html.indexOf(quote, start + 1);
-		return end === never ? null : {start: start + 1, end, next: end + 1};
+		return end === notFound ? null : {start: start + 1, end, next: end + 1};
 	}
 	let end = start;
 	while (end < html.length && !isSpace(html.charCodeAt(end)) && html.charCodeAt(end) !== greater) {

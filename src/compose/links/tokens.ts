@@ -24,12 +24,12 @@ const maxTokenLength = 4096;
  */
 export class SealedToken {
 	readonly #keys: PurposeKeys;
-	readonly #associated: Buffer;
+	readonly #associatedData: Buffer;
 	readonly #random: (size: number) => Uint8Array;
 
 	constructor(tokenKeys: TokenKeys, purpose: Purpose, random: (size: number) => Uint8Array) {
 		this.#keys = purposeKeys(tokenKeys, purpose);
-		this.#associated = Buffer.from(purpose, 'latin1');
+		this.#associatedData = Buffer.from(purpose, 'latin1');
 		this.#random = random;
 	}
 
@@ -38,7 +38,7 @@ export class SealedToken {
 		const {id, key} = this.#keys.current;
 		const nonce = this.#random(nonceLength);
 		const cipher = createCipheriv('aes-256-gcm', key, nonce);
-		cipher.setAAD(this.#associated);
+		cipher.setAAD(this.#associatedData);
 		const encrypted = cipher.update(content);
 		cipher.final();
 		const head = Uint8Array.of(version, id);
@@ -66,7 +66,7 @@ export class SealedToken {
 		const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {
 			authTagLength: tagLength,
 		});
-		decipher.setAAD(this.#associated);
+		decipher.setAAD(this.#associatedData);
 		decipher.setAuthTag(bytes.subarray(-tagLength));
 		const content = decipher.update(bytes.subarray(headLength, -tagLength));
 		try {
@@ -104,7 +104,7 @@ function purposeKeys(tokenKeys: TokenKeys, purpose: Purpose): PurposeKeys {
 	for (const [text, master] of Object.entries(tokenKeys.keys)) {
 		const id = Number(text);
 		if (!Number.isInteger(id) || id < 0 || id > 255 || master.length !== 32) {
-			throw new Error('A token key has an id of one byte and 32 bytes of key.');
+			throw new Error('A token key must have 32 bytes and an id of one byte (0–255).');
 		}
 
 		const derived = hkdfSync('sha256', master, new Uint8Array(), `mailctl token ${purpose} ${id}`, 32);
@@ -132,8 +132,8 @@ export type SignedId = {
 
 /**
  * Tokens that carry an id through mail systems: 45 characters of `[0-9a-z]`, readable in either case (R3.1). A token is
- * a letter for the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖ lower-case address), cut
- * to 80 bits.
+ * a letter for the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖ lower-case address). The
+ * HMAC is truncated to 80 bits.
  */
 export class SignedIds {
 	readonly #keys: PurposeKeys;
@@ -184,17 +184,17 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 export function toBase32(bytes: Uint8Array): string {
 	let text = '';
 	let bits = 0;
-	let held = 0;
+	let pending = 0;
 	for (const byte of bytes) {
-		held = (held << 8) | byte;
+		pending = (pending << 8) | byte;
 		bits += 8;
 		while (bits >= 5) {
 			bits -= 5;
-			text += alphabet[(held >> bits) & 31];
+			text += alphabet[(pending >> bits) & 31];
 		}
-		held &= (1 << bits) - 1;
+		pending &= (1 << bits) - 1;
 	}
-	return bits > 0 ? text + alphabet[(held << (5 - bits)) & 31] : text;
+	return bits > 0 ? text + alphabet[(pending << (5 - bits)) & 31] : text;
 }
 
 /** Reverses `toBase32`, in either case. Returns `null` unless the text is exactly what `toBase32` would write. */
@@ -203,23 +203,23 @@ export function fromBase32(text: string): Buffer | null {
 	const bytes = Buffer.alloc(Math.floor((lower.length * 5) / 8));
 	let length = 0;
 	let bits = 0;
-	let held = 0;
+	let pending = 0;
 	for (const character of lower) {
 		const value = alphabet.indexOf(character);
 		if (value === -1) {
 			return null;
 		}
 
-		held = (held << 5) | value;
+		pending = (pending << 5) | value;
 		bits += 5;
 		if (bits >= 8) {
 			bits -= 8;
-			bytes[length++] = (held >> bits) & 255;
+			bytes[length++] = (pending >> bits) & 255;
 		}
-		held &= (1 << bits) - 1;
+		pending &= (1 << bits) - 1;
 	}
 	// Each byte sequence has one valid spelling: spare bits are zero, and no character is left over.
-	return held === 0 && bits < 5 ? bytes : null;
+	return pending === 0 && bits < 5 ? bytes : null;
 }
 
 /** The content of a link's token. It suffices to act even after the message was deleted. */
@@ -245,9 +245,9 @@ const secondsRange = 2 ** 32;
 const secondsBack = secondsRange / 2;
 
 function readSeconds(seconds: number, now: number): number {
-	const first = Math.floor(now / 1000) - secondsBack;
-	const distance = (((seconds - first) % secondsRange) + secondsRange) % secondsRange;
-	return (first + distance) * 1000;
+	const earliest = Math.floor(now / 1000) - secondsBack;
+	const distance = (((seconds - earliest) % secondsRange) + secondsRange) % secondsRange;
+	return (earliest + distance) * 1000;
 }
 
 /** Expiry (u32 seconds) ‖ workspace ‖ message ‖ topic or zeros (16 B each) ‖ role (1 B) ‖ address ‖ [NUL ‖ URL]. */
@@ -261,10 +261,7 @@ export function writeClaims(claims: Claims, url?: string): Buffer {
 	return Buffer.concat([fixed, Buffer.from(url === undefined ? claims.address : `${claims.address}\0${url}`)]);
 }
 
-/**
- * A link that was sent to the address. Following it proves control of the address, and consents to the workspace's
- * alerts.
- */
+/** A link sent to the address. Following it proves control of the address and consents to the workspace's alerts. */
 export type AlertConsent = Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>;
 
 const consentAddressAt = 22;

@@ -47,21 +47,21 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 	const engines = liquidEngines();
 	const {subject, mjml, html, text} = source;
 	const fields = {subject, mjml, html, text};
-	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeProblem(field, value));
+	const problems = Object.entries(fields).flatMap(([field, value]) => sizeProblem(field, value));
 	if ((mjml === undefined) === (html === undefined)) {
-		unfit.push(atStart('mjml', 'specify either mjml or html'));
+		problems.push(atStart('mjml', 'specify either mjml or html'));
 	}
-	if (unfit.length > 0) {
-		return {ok: false, violations: unfit};
+	if (problems.length > 0) {
+		return {ok: false, violations: problems};
 	}
 
-	const plain = [
+	const plainProblems = [
 		liquidProblem(engines.plain, 'subject', subject),
 		text === undefined ? null : liquidProblem(engines.plain, 'text', text),
 	].filter(problem => problem !== null);
 	const body = await compileBody(engines.html, mjml, html ?? '');
-	if (!body.ok || plain.length > 0) {
-		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, maxViolations)};
+	if (!body.ok || plainProblems.length > 0) {
+		return {ok: false, violations: [...plainProblems, ...(body.ok ? [] : body.violations)].slice(0, maxViolations)};
 	}
 
 	return {
@@ -76,15 +76,15 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 async function compileBody(engine: Liquid, mjml: string | undefined, html: string): Promise<MjmlResult> {
 	if (mjml === undefined) {
 		const problem = liquidProblem(engine, 'html', html);
-		return problem ? {ok: false, violations: [problem]} : checked(engine, 'html', html);
+		return problem ? {ok: false, violations: [problem]} : checkHtml(engine, 'html', html);
 	}
 
 	const compiled = await compileMjml(engine, mjml);
-	return compiled.ok ? checked(engine, 'mjml', compiled.html) : compiled;
+	return compiled.ok ? checkHtml(engine, 'mjml', compiled.html) : compiled;
 }
 
 /** Guards URLs and validates the HTML before and after. Its size is checked too, because MJML output can be huge. */
-function checked(engine: Liquid, field: string, html: string): MjmlResult {
+function checkHtml(engine: Liquid, field: string, html: string): MjmlResult {
 	if (html.length > maxSourceLength) {
 		return {ok: false, violations: [atStart(field, `produces more than ${maxSourceLength} characters of HTML`)]};
 	}
@@ -145,7 +145,7 @@ type DataPath = ReadonlyArray<string | number>;
 
 /** The variables that rendering provides for each message. */
 const reserved = new Set<unknown>(['recipient', 'unsubscribe_url', 'preferences_url', 'workspace', 'message']);
-const ofLists = new Set<unknown>(['size', 'first', 'last']);
+const listProperties = new Set<unknown>(['size', 'first', 'last']);
 
 /**
  * Returns the variables that sources use, except those that a source defines itself, such as the item of a loop. The
@@ -166,17 +166,17 @@ export function dataPaths(engine: Liquid, sources: readonly string[]): DataPath[
 /** Returns the paths that do not exist in the data, each up to the first missing name: `order.total`. */
 export function missingPaths(paths: readonly DataPath[], data: Readonly<Record<string, unknown>>): string[] {
 	const missing = paths.flatMap(path => {
-		const lost = reserved.has(path[0]) ? -1 : lostAt(path, data);
-		return lost === -1 ? [] : [path.slice(0, lost + 1).join('.')];
+		const index = reserved.has(path[0]) ? -1 : missingIndex(path, data);
+		return index === -1 ? [] : [path.slice(0, index + 1).join('.')];
 	});
 	return [...new Set(missing)];
 }
 
 /** Returns the index of the first missing name in a path, or -1 if the path exists. */
-function lostAt(path: DataPath, data: unknown): number {
+function missingIndex(path: DataPath, data: unknown): number {
 	let value = data;
 	for (const [index, name] of path.entries()) {
-		if ((Array.isArray(value) || typeof value === 'string') && ofLists.has(name)) {
+		if ((Array.isArray(value) || typeof value === 'string') && listProperties.has(name)) {
 			value = name === 'size' ? 0 : value.at(name === 'first' ? 0 : -1);
 		} else if (typeof value === 'object' && value !== null && Object.hasOwn(value, name)) {
 			value = (value as Record<string | number, unknown>)[name];
@@ -228,7 +228,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 		const errors: readonly MjmlError[] = result.errors;
 		violations.push(
 			...errors
-				.filter(error => !isLiquidColour(error, shielded))
+				.filter(error => !isLiquidColor(error, shielded))
 				.map(error =>
 					violationAt('mjml', source, shielded, parseOffset(shielded.text, error), error.message.trim()),
 				),
@@ -238,7 +238,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	}
 
 	if (violations.length === 0) {
-		violations.push(...lostTags(source, shielded, html), ...borrowedPictures(source, shielded, html));
+		violations.push(...lostTags(source, shielded, html), ...thirdPartyImages(source, shielded, html));
 	}
 	return violations.length === 0
 		? {ok: true, html: withLanguage(shielded.restore(keepDirection(html, shielded.text)))}
@@ -257,7 +257,7 @@ const whitePreview = '<div style="display:none;font-size:1px;color:#ffffff;line-
 const hiddenPreview = whitePreview.replace('color:#ffffff;', '');
 
 /** Whether an error can be ignored: MJML does not compute with colors, unlike widths, so they may contain Liquid. */
-function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {
+function isLiquidColor({message}: MjmlError, {pattern}: Shielded): boolean {
 	return message.includes('for type Color') && message.search(pattern) !== -1;
 }
 
@@ -291,7 +291,7 @@ function lostTags(source: string, shielded: Shielded, html: string): Violation[]
 }
 
 /** The images that MJML loads from third parties if the attribute is not set. */
-const pictures = [
+const defaultImages = [
 	{element: 'mj-social-element', attribute: 'src', url: 'https://www.mailjet.com/images/theme/v1/icons/ico-social/'},
 	{element: 'mj-accordion', attribute: 'icon-wrapped-url', url: 'https://i.imgur.com/bIXv1bk.png'},
 	{element: 'mj-accordion', attribute: 'icon-unwrapped-url', url: 'https://i.imgur.com/w4uTygT.png'},
@@ -300,16 +300,16 @@ const pictures = [
 ];
 
 /** Returns a violation for each image of a third party, which would learn who reads the message and when. */
-function borrowedPictures(source: string, shielded: Shielded, html: string): Violation[] {
+function thirdPartyImages(source: string, shielded: Shielded, html: string): Violation[] {
 	const {text} = shielded;
-	return pictures
+	return defaultImages
 		.filter(({url}) => html.includes(url) && !text.includes(url))
 		.flatMap(({element, attribute, url}) => {
 			const isSet = new RegExp(`\\s${attribute}\\s*=\\s*(?:"[^"]|'[^'])`, 'i');
 			const tags = [...text.matchAll(new RegExp(`<${element}(?=[\\s/>])(?:"[^"]*"|'[^']*'|[^>"'])*`, 'gi'))];
-			const without = tags.filter(([tag]) => !isSet.test(tag));
+			const tagsWithout = tags.filter(([tag]) => !isSet.test(tag));
 			const message = `${element} loads an image from ${new URL(url).host}: set its ${attribute} to an image of your own`;
-			return without.map(({index}) => violationAt('mjml', source, shielded, index, message));
+			return tagsWithout.map(({index}) => violationAt('mjml', source, shielded, index, message));
 		});
 }
 
@@ -332,8 +332,8 @@ function withDirection(text: string): string {
  */
 function keepDirection(html: string, text: string): string {
 	const direction = parseDirection(text);
-	const isOpen = direction !== null && direction !== 'ltr' && direction !== 'rtl';
-	return isOpen && !/\sdirection\s*=/i.test(text) ? html.replace(/direction:ltr;?/g, '') : html;
+	const isUndetermined = direction !== null && direction !== 'ltr' && direction !== 'rtl';
+	return isUndetermined && !/\sdirection\s*=/i.test(text) ? html.replace(/direction:ltr;?/g, '') : html;
 }
 
 function parseDirection(text: string): string | null {
@@ -351,6 +351,8 @@ type MjmlProblem = {
 	/** Whether the source must not be compiled to find further problems. */
 	readonly fatal?: true;
 };
+
+type OpenElement = {readonly name: string; readonly offset: number};
 
 /** The elements that accept text or HTML. MJML silently drops it in all others. */
 export const textElements: ReadonlySet<string> = new Set([
@@ -378,13 +380,13 @@ export const textElements: ReadonlySet<string> = new Set([
  */
 function mjmlProblems(text: string): MjmlProblem[] {
 	const problems: MjmlProblem[] = [];
-	const open: Array<{name: string; offset: number}> = [];
+	const open: OpenElement[] = [];
 	let elements = 0;
-	let at = 0;
+	let position = 0;
 
-	while (at < text.length) {
-		const next = nextMarkup(text, at);
-		checkText(at, next);
+	while (position < text.length) {
+		const next = nextMarkup(text, position);
+		problems.push(...textProblems(text, position, next, open.at(-1)?.name));
 		if (next >= text.length) {
 			break;
 		}
@@ -399,22 +401,11 @@ function mjmlProblems(text: string): MjmlProblem[] {
 			problems.push({offset: next, message: `has more than ${maxElements} MJML elements`, fatal: true});
 			return problems;
 		}
-		at = end;
+		position = end;
 	}
 
-	problems.push(...open.map(({name, offset}) => ({offset, message: `<${name}> is never closed`})));
+	problems.push(...open.map(unclosed));
 	return problems;
-
-	function checkText(from: number, to: number): void {
-		const parent = open.at(-1)?.name;
-		const start = from + text.slice(from, to).search(/\S/);
-		if (start >= from && !(parent && textElements.has(parent))) {
-			problems.push({
-				offset: start,
-				message: `text${parent ? ` directly in <${parent}>` : ' outside of <mjml>'} would be lost: put it into an <mj-text>, or Liquid tags between elements into <mj-raw>`,
-			});
-		}
-	}
 
 	function checkTag(offset: number, tag: string): void {
 		const [, slash, name = ''] = /^<(\/?)(mj[a-z-]*)(?=[\s/>])/i.exec(tag) ?? [];
@@ -427,7 +418,7 @@ function mjmlProblems(text: string): MjmlProblem[] {
 			return;
 		}
 		if (slash === '/') {
-			close(offset, element);
+			problems.push(...closeElement(open, offset, element));
 			return;
 		}
 
@@ -436,18 +427,28 @@ function mjmlProblems(text: string): MjmlProblem[] {
 			open.push({name: element, offset});
 		}
 	}
-
-	function close(offset: number, element: string): void {
-		const index = open.findLastIndex(({name}) => name === element);
-		if (index === -1) {
-			problems.push({offset, message: `</${element}> closes nothing`});
-			return;
-		}
-		for (const left of open.splice(index).slice(1)) {
-			problems.push({offset: left.offset, message: `<${left.name}> is never closed`});
-		}
-	}
 }
+
+/** Returns a problem if there is text between two positions and the element around them accepts none. */
+function textProblems(text: string, from: number, to: number, parent: string | undefined): MjmlProblem[] {
+	const start = from + text.slice(from, to).search(/\S/);
+	if (start < from || (parent && textElements.has(parent))) {
+		return [];
+	}
+	const where = parent ? `directly in <${parent}>` : 'outside of <mjml>';
+	const message = `text ${where} would be lost: put it into an <mj-text>, or Liquid tags between elements into <mj-raw>`;
+	return [{offset: start, message}];
+}
+
+/** Removes an element, and all opened inside of it, from `open`. Returns the problems with that. */
+function closeElement(open: OpenElement[], offset: number, element: string): MjmlProblem[] {
+	const index = open.findLastIndex(({name}) => name === element);
+	return index === -1
+		? [{offset, message: `</${element}> has no opening tag`}]
+		: open.splice(index).slice(1).map(unclosed);
+}
+
+const unclosed = ({name, offset}: OpenElement): MjmlProblem => ({offset, message: `<${name}> is never closed`});
 
 /** Returns the start of the next tag, comment or CDATA section, or the length of the text. */
 function nextMarkup(text: string, from: number): number {
@@ -471,14 +472,14 @@ function markupEnd(text: string, from: number): number {
 		const index = text.indexOf('>', from);
 		return index === -1 ? text.length : index + 1;
 	}
-	for (let at = from; at < text.length; at++) {
-		const character = text[at];
+	for (let position = from; position < text.length; position++) {
+		const character = text[position];
 		if (character === '>') {
-			return at + 1;
+			return position + 1;
 		}
 		if (character === '"' || character === "'") {
-			at = text.indexOf(character, at + 1);
-			if (at === -1) {
+			position = text.indexOf(character, position + 1);
+			if (position === -1) {
 				return -1;
 			}
 		}

@@ -16,7 +16,7 @@ type Moment = {
 /** A time zone name that Intl supports, or seconds east of UTC. */
 type Zone = string | number;
 
-const firstMillisecondsValue = 100_000_000_000;
+const minMilliseconds = 100_000_000_000;
 const maxTextLength = 100;
 
 const monthNames = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
@@ -45,7 +45,7 @@ const spellings = [
 	`${weekday}${month}\\s+${day}\\s+${time}${zone}\\s+${year}`,
 ].map(spelling => new RegExp(`^${spelling}$`, 'i'));
 
-const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
+const usOffsetHours: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
 
 /**
  * Parses `now` and `today`, Unix time, and common date formats: ISO 8601, RFC 5322, `June 9, 2026 5 pm`. Times without
@@ -55,7 +55,7 @@ const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
 export function readMoment(value: unknown): Moment | undefined {
 	const spelling = value instanceof Numeral ? String(value) : value;
 	if (typeof value === 'number' || (value instanceof Numeral && /e/i.test(String(value)))) {
-		return ofUnixTime(Number(value), undefined);
+		return fromUnixTime(Number(value), undefined);
 	}
 	const text = typeof spelling === 'string' && spelling.length <= maxTextLength ? spelling.trim() : '';
 	if (/^(?:now|today)$/i.test(text)) {
@@ -63,19 +63,19 @@ export function readMoment(value: unknown): Moment | undefined {
 	}
 	const [, unix, fraction] = /^(-?\d+)(?:\.(\d+))?$/.exec(text) ?? [];
 	if (unix !== undefined) {
-		return ofUnixTime(Number(text), unix.startsWith('-') ? undefined : fraction);
+		return fromUnixTime(Number(text), unix.startsWith('-') ? undefined : fraction);
 	}
 	for (const spelling of spellings) {
 		const fields = spelling.exec(text)?.groups;
 		if (fields) {
-			return ofFields(fields);
+			return fromFields(fields);
 		}
 	}
 	return undefined;
 }
 
-function ofUnixTime(value: number, fraction: string | undefined): Moment | undefined {
-	const isInSeconds = Math.abs(value) < firstMillisecondsValue;
+function fromUnixTime(value: number, fraction: string | undefined): Moment | undefined {
+	const isInSeconds = Math.abs(value) < minMilliseconds;
 	return toMoment(isInSeconds ? value * 1000 : value, isInSeconds ? fraction : undefined, false);
 }
 
@@ -93,20 +93,20 @@ function toMoment(milliseconds: number, fraction: string | undefined, isWholeDay
 
 type Fields = Readonly<Record<string, string | undefined>>;
 
-function ofFields(fields: Fields): Moment | undefined {
+function fromFields(fields: Fields): Moment | undefined {
 	const {hour, half, fraction} = fields;
 	const number = (name: string, missing = 0) => Number(fields[name] ?? missing);
-	const [ofYear, ofMonth, ofDay] = [number('year'), monthOf(fields), number('day', 1)];
+	const [yearNumber, monthNumber, dayNumber] = [number('year'), toMonth(fields), number('day', 1)];
 	const hours = half === undefined ? number('hour') : (number('hour') % 12) + (/p/i.test(half) ? 12 : 0);
 	const [minutes, seconds] = [number('minute'), number('second')];
 	const offset = toOffset(fields);
-	const days = new Date(0);
-	days.setUTCFullYear(ofYear, ofMonth - 1, ofDay);
+	const midnight = new Date(0);
+	midnight.setUTCFullYear(yearNumber, monthNumber - 1, dayNumber);
 	// `Date` would turn 30 February into 2 March.
-	const isRealDay = days.getUTCMonth() === ofMonth - 1 && days.getUTCDate() === ofDay;
+	const isRealDay = midnight.getUTCMonth() === monthNumber - 1 && midnight.getUTCDate() === dayNumber;
 	// 24:00 is the end of the day, and a second of 60 a leap second.
-	const ofClock = (hours * 60 + minutes) * 60 + seconds;
-	const isValidTime = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || ofClock === 86_400);
+	const secondOfDay = (hours * 60 + minutes) * 60 + seconds;
+	const isValidTime = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || secondOfDay === 86_400);
 	// An hour alone is not a time.
 	const hasTime = hour === undefined || half !== undefined || fields.minute !== undefined;
 	const isValidHour = half === undefined || (number('hour') >= 1 && number('hour') <= 12);
@@ -114,10 +114,10 @@ function ofFields(fields: Fields): Moment | undefined {
 		return undefined;
 	}
 	const milliseconds = Number((fraction ?? '').slice(0, 3).padEnd(3, '0'));
-	return toMoment(days.getTime() + (ofClock - offset) * 1000 + milliseconds, fraction, hour === undefined);
+	return toMoment(midnight.getTime() + (secondOfDay - offset) * 1000 + milliseconds, fraction, hour === undefined);
 }
 
-function monthOf({month, name}: Fields): number {
+function toMonth({month, name}: Fields): number {
 	return name === undefined ? Number(month) : monthNames.indexOf(name.slice(0, 3).toLowerCase()) + 1;
 }
 
@@ -129,7 +129,7 @@ function toOffset({zone, sign, offsetHour, offsetMinute}: Fields): number | unde
 		return hours < 24 && minutes < 60 ? (sign === '-' ? -60 : 60) * (hours * 60 + minutes) : undefined;
 	}
 	const [, region = '', kind] = /^([ecmp])([sd])t$/i.exec(zone ?? '') ?? [];
-	return kind === undefined ? 0 : 3600 * ((american[region.toLowerCase()] ?? 0) + (/d/i.test(kind) ? 1 : 0));
+	return kind === undefined ? 0 : 3600 * ((usOffsetHours[region.toLowerCase()] ?? 0) + (/d/i.test(kind) ? 1 : 0));
 }
 
 /** Parses `±hh:mm`, minutes west of UTC as in JavaScript, or a name that Intl supports. */
@@ -141,10 +141,10 @@ export function readZone(value: unknown): Zone | undefined {
 		return undefined;
 	}
 	const offset = /^(?<sign>[+-])(?<offsetHour>\d{2}):?(?<offsetMinute>\d{2})$/.exec(value)?.groups;
-	return offset ? toOffset(offset) : offsetFormat(value) ? value : undefined;
+	return offset ? toOffset(offset) : offsetFormatter(value) ? value : undefined;
 }
 
-const offsetFormat = (timeZone: string) => dateFormat('en-US', {timeZone, timeZoneName: 'longOffset'});
+const offsetFormatter = (timeZone: string) => dateFormat('en-US', {timeZone, timeZoneName: 'longOffset'});
 
 /** Returns the offset of a zone at a moment, in seconds east of UTC. It is 0 for an unknown zone. */
 function zoneOffset(at: number, zone: Zone): number {
@@ -152,9 +152,9 @@ function zoneOffset(at: number, zone: Zone): number {
 		return zone;
 	}
 	const [, sign, hours, minutes, seconds = 0] =
-		/GMT([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(offsetFormat(zone)?.format(at) ?? '') ?? [];
-	const size = Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
-	return sign === undefined ? 0 : sign === '-' ? -size : size;
+		/GMT([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(offsetFormatter(zone)?.format(at) ?? '') ?? [];
+	const distance = Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+	return sign === undefined ? 0 : sign === '-' ? -distance : distance;
 }
 
 type DateTerms = {
@@ -167,7 +167,7 @@ type DateTerms = {
 
 const dayMs = 86_400_000;
 const directive = /%([-_0^#]*)(\d*)(:{1,3}(?=z))?(?:E(?=[cCxXyY])|O(?=[deHkIlmMSuUVwWy]))?(.)/gsu;
-const composed: Readonly<Record<string, string>> = {
+const compositeFormats: Readonly<Record<string, string>> = {
 	c: '%a %b %e %H:%M:%S %Y',
 	D: '%m/%d/%y',
 	F: '%Y-%m-%d',
@@ -196,18 +196,18 @@ export function strftime(moment: Moment, format: string, terms: DateTerms): stri
 	const zone = moment.isWholeDay ? 0 : terms.zone;
 	const offset = zoneOffset(moment.at, zone);
 	terms.use(format.length);
-	return filled(format, {moment, wall: new Date(moment.at + offset * 1000), offset, terms: {...terms, zone}});
+	return fill(format, {moment, wall: new Date(moment.at + offset * 1000), offset, terms: {...terms, zone}});
 }
 
-function filled(format: string, local: LocalTime): string {
+function fill(format: string, local: LocalTime): string {
 	return format.replace(
 		directive,
-		(whole, flags: string, digits: string, colons: string | undefined, conversion: string) => {
+		(match, flags: string, digits: string, colons: string | undefined, conversion: string) => {
 			const width = Number(digits);
 			local.terms.use(width);
-			const inner = composed[conversion];
+			const inner = compositeFormats[conversion];
 			if (inner !== undefined) {
-				const text = filled(inner, local);
+				const text = fill(inner, local);
 				return (flags.includes('^') ? text.toUpperCase() : text).padStart(width, padding(flags, ' '));
 			}
 			if (conversion === 'z') {
@@ -219,12 +219,12 @@ function filled(format: string, local: LocalTime): string {
 			}
 			const part = conversions[conversion]?.(local);
 			if (part === undefined) {
-				return whole;
+				return match;
 			}
 			if ('number' in part) {
 				return numberText(part.number, flags, width || part.width, part.pad ?? '0');
 			}
-			const text = cased(part.text, conversion, flags);
+			const text = changeCase(part.text, conversion, flags);
 			return flags.includes('-') ? text : text.padStart(width, padding(flags, ' '));
 		},
 	);
@@ -272,7 +272,7 @@ function yearPart(year: number): Part {
 	return {number: year, width: year < 0 ? 5 : 4};
 }
 
-const modulo = (value: number, by: number): number => ((value % by) + by) % by;
+const modulo = (value: number, divisor: number): number => ((value % divisor) + divisor) % divisor;
 
 /** Returns the day of the year, counted from 0. */
 function dayOfYear(wall: Date): number {
@@ -299,7 +299,7 @@ function ordinal(day: number): string {
 }
 
 /** Applies `^` (upper case) and `#`, which makes `AM` and zone names lower case and everything else upper case. */
-function cased(text: string, conversion: string, flags: string): string {
+function changeCase(text: string, conversion: string, flags: string): string {
 	if (flags.includes('#')) {
 		return 'pZ'.includes(conversion) ? text.toLowerCase() : text.toUpperCase();
 	}
@@ -312,8 +312,8 @@ function padding(flags: string, defaultPad: string): string {
 	return padFlag === '_' ? ' ' : padFlag === '0' ? '0' : defaultPad;
 }
 
-function numberText(value: number, flags: string, width: number, defaultWidth: string): string {
-	const pad = padding(flags, defaultWidth);
+function numberText(value: number, flags: string, width: number, defaultPad: string): string {
+	const pad = padding(flags, defaultPad);
 	const sign = value < 0 && pad === '0' ? '-' : '';
 	const digits = sign === '' ? String(value) : String(-value);
 	return flags.includes('-') ? sign + digits : sign + digits.padStart(width - sign.length, pad);
@@ -321,36 +321,36 @@ function numberText(value: number, flags: string, width: number, defaultWidth: s
 
 /** Returns `+hhmm`; with one colon `+hh:mm`, with two `+hh:mm:ss`, and with three the shortest of them. */
 function offsetText(offset: number, flags: string, width: number, colons: number): string {
-	const size = Math.abs(offset);
-	const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
-	const minutes = two((size % 3600) / 60);
-	const seconds = two(size % 60);
-	const short = size % 3600 === 0 ? '' : size % 60 === 0 ? `:${minutes}` : `:${minutes}:${seconds}`;
-	const tail = [minutes, `:${minutes}`, `:${minutes}:${seconds}`, short][colons] as string;
-	const hours = String(Math.floor(size / 3600));
+	const distance = Math.abs(offset);
+	const twoDigits = (value: number) => String(Math.floor(value)).padStart(2, '0');
+	const minutes = twoDigits((distance % 3600) / 60);
+	const seconds = twoDigits(distance % 60);
+	const shortest = distance % 3600 === 0 ? '' : distance % 60 === 0 ? `:${minutes}` : `:${minutes}:${seconds}`;
+	const tail = [minutes, `:${minutes}`, `:${minutes}:${seconds}`, shortest][colons] as string;
+	const hours = String(Math.floor(distance / 3600));
 	const sign = offset < 0 ? '-' : '+';
-	const room = Math.max(2, width - 1 - tail.length);
+	const hourWidth = Math.max(2, width - 1 - tail.length);
 	return padding(flags, '0') === ' '
-		? (sign + hours).padStart(room + 1) + tail
-		: sign + hours.padStart(room, '0') + tail;
+		? (sign + hours).padStart(hourWidth + 1) + tail
+		: sign + hours.padStart(hourWidth, '0') + tail;
 }
 
 function nameIn(locale: string, wall: Date, options: Intl.DateTimeFormatOptions): string {
-	const form = {...options, timeZone: 'UTC', calendar: 'gregory'};
-	return (dateFormat(locale, form) ?? dateFormat('en', form))?.format(wall) ?? '';
+	const formatOptions = {...options, timeZone: 'UTC', calendar: 'gregory'};
+	return (dateFormat(locale, formatOptions) ?? dateFormat('en', formatOptions))?.format(wall) ?? '';
 }
 
 /** Locales in which Intl abbreviates the zones of their regions: `EST`, `CET`, `AEST`, `JST`. */
-const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
+const abbreviatingLocales = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
 
 /** Returns the abbreviation of a zone, or its offset if it has none. */
 function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string {
 	if (zone === 0 || zone === 'UTC') {
 		return 'UTC';
 	}
-	const named = typeof zone === 'string' ? [locale, ...abbreviating] : [];
-	for (const reader of named) {
-		const parts = dateFormat(reader, {timeZone: zone as string, timeZoneName: 'short'})?.formatToParts(at);
+	const locales = typeof zone === 'string' ? [locale, ...abbreviatingLocales] : [];
+	for (const nameLocale of locales) {
+		const parts = dateFormat(nameLocale, {timeZone: zone as string, timeZoneName: 'short'})?.formatToParts(at);
 		const name = parts?.find(({type}) => type === 'timeZoneName')?.value;
 		if (name !== undefined && !/[+\u2212-]/.test(name)) {
 			return name;
@@ -383,12 +383,12 @@ export function formatDate(
 	dateStyle: unknown,
 	timeStyle: unknown,
 ): string | undefined {
-	const read = readMoment(moment);
-	if (!read || !isStyle(dateStyle) || !(timeStyle === undefined || isStyle(timeStyle))) {
+	const parsed = readMoment(moment);
+	if (!parsed || !isStyle(dateStyle) || !(timeStyle === undefined || isStyle(timeStyle))) {
 		return undefined;
 	}
-	const timeZone = read.isWholeDay ? 'UTC' : timezone;
-	return dateFormat(locale, {timeZone, dateStyle, ...(timeStyle && {timeStyle})})?.format(read.at);
+	const timeZone = parsed.isWholeDay ? 'UTC' : timezone;
+	return dateFormat(locale, {timeZone, dateStyle, ...(timeStyle && {timeStyle})})?.format(parsed.at);
 }
 
 function isStyle(value: unknown): value is Style {
@@ -411,18 +411,18 @@ type Formatter = Intl.NumberFormat | Intl.DateTimeFormat;
 const formatters = new LRUCache<string, {readonly formatter: Formatter | null}>({max: 500});
 
 /** Returns the cached formatter, or `null` if Intl does not support the locale, currency or zone. */
-function cachedFormatter<T extends Formatter>(key: string, make: () => T): T | null {
+function cachedFormatter<T extends Formatter>(key: string, create: () => T): T | null {
 	let entry = formatters.get(key);
 	if (!entry) {
-		entry = {formatter: madeOrNull(make)};
+		entry = {formatter: createOrNull(create)};
 		formatters.set(key, entry);
 	}
 	return entry.formatter as T | null;
 }
 
-function madeOrNull<T>(make: () => T): T | null {
+function createOrNull<T>(create: () => T): T | null {
 	try {
-		return make();
+		return create();
 	} catch (error) {
 		if (error instanceof RangeError) {
 			return null;

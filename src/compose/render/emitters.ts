@@ -2,7 +2,7 @@ import {type Emitter, toValue} from 'liquidjs';
 import {Numeral} from '../../kit/exact-json.ts';
 import type {Constant, Pieces} from '../../kit/text.ts';
 
-/** Collects everything that is written in one text. */
+/** Collects the output as one text. */
 export class TextEmitter implements Emitter {
 	buffer = '';
 	readonly #strict: boolean;
@@ -32,7 +32,7 @@ export class PieceEmitter extends TextEmitter {
 		}
 	}
 
-	/** Returns the pieces. Adjacent texts are merged. */
+	/** Returns the pieces, with adjacent texts merged. */
 	end(): Pieces {
 		this.#closeText();
 		return this.#pieces;
@@ -47,8 +47,8 @@ export class PieceEmitter extends TextEmitter {
 }
 
 /** Returns the text of a value in a template. */
-export function textOf(written: unknown, strict: boolean): string {
-	const value = toRenderable(written, strict);
+export function textOf(input: unknown, strict: boolean): string {
+	const value = toRenderable(input, strict);
 	if (typeof value === 'string') {
 		return value;
 	}
@@ -60,11 +60,11 @@ export function textOf(written: unknown, strict: boolean): string {
  *
  * @throws {Error} for such a value, if `strict`
  */
-export function toRenderable(written: unknown, strict: boolean): unknown {
-	if (typeof written === 'string') {
-		return written;
+export function toRenderable(input: unknown, strict: boolean): unknown {
+	if (typeof input === 'string') {
+		return input;
 	}
-	const value = toValue(written);
+	const value = toValue(input);
 	if (Array.isArray(value)) {
 		return value.map(item => toRenderable(item, strict));
 	}

@@ -59,9 +59,9 @@ export function templateFileName(name: string): string {
 export async function readTemplateFolder(folder: string): Promise<TemplateFolder> {
 	const problems: FolderProblem[] = [];
 	const files = await textFiles(folder, problems);
-	const settings = jsonObject('template.json', files.get('template.json') ?? null, problems);
+	const settings = parseObject('template.json', files.get('template.json') ?? null, problems);
 	const sample = files.get('sample.json') ?? null;
-	jsonObject('sample.json', sample, problems);
+	parseObject('sample.json', sample, problems);
 	const bodies = bodiesByLocale(files, problems);
 	const {id, layout, topic, priority, sensitive, ...texts} = settings ?? {};
 	const subjects = readSubjects(settings && texts, bodies, problems);
@@ -69,7 +69,7 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		problems.push({file: 'template.json', message: `id must be ${templateIdForm}`});
 	}
 
-	const own = readSettings({topic, priority, sensitive}, problems);
+	const folderSettings = readSettings({topic, priority, sensitive}, problems);
 	if (layout !== undefined && typeof layout !== 'string') {
 		problems.push({file: 'template.json', message: 'layout must be the name of a layout'});
 	}
@@ -96,7 +96,7 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		ok: true,
 		name: path.basename(path.resolve(folder)),
 		id: id === undefined ? null : String(id),
-		settings: own,
+		settings: folderSettings,
 		layout: layout === undefined ? null : String(layout),
 		variants,
 		sample,
@@ -104,20 +104,20 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 }
 
 /**
- * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `mayBeAbsent`, a
+ * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `isOptional`, a
  * missing folder counts as empty.
  */
-async function namesIn(folder: string, problems: FolderProblem[], mayBeAbsent = false): Promise<string[] | null> {
+async function namesIn(folder: string, problems: FolderProblem[], isOptional = false): Promise<string[] | null> {
 	try {
 		if ((await lstat(folder)).isSymbolicLink()) {
 			throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
 		}
 		return (await readdir(folder)).sort();
 	} catch (error) {
-		if (mayBeAbsent && (error as NodeJS.ErrnoException).code === 'ENOENT') {
+		if (isOptional && (error as NodeJS.ErrnoException).code === 'ENOENT') {
 			return [];
 		}
-		problems.push({file: folder, message: reason(error)});
+		problems.push({file: folder, message: toReason(error)});
 		return null;
 	}
 }
@@ -129,28 +129,28 @@ async function namesIn(folder: string, problems: FolderProblem[], mayBeAbsent = 
 export async function readLayouts(folder: string): Promise<{layouts: Layout[]; problems: FolderProblem[]}> {
 	const problems: FolderProblem[] = [];
 	const layouts: Layout[] = [];
-	const read = async (kind: Layout['kind'], name: string, within: string, names: readonly string[]) => {
-		const faults: FolderProblem[] = [];
+	const readFiles = async (kind: Layout['kind'], name: string, subfolder: string, names: readonly string[]) => {
+		const fileProblems: FolderProblem[] = [];
 		const files: Record<string, string> = {};
 		for (const file of names) {
-			files[templateFileName(file)] = (await textFile(path.join(folder, within), file, faults)) ?? '';
+			files[templateFileName(file)] = (await textFile(path.join(folder, subfolder), file, fileProblems)) ?? '';
 		}
 		layouts.push({kind, name, files});
-		problems.push(...faults.map(({file, message}) => ({file: path.join(within, file), message})));
+		problems.push(...fileProblems.map(({file, message}) => ({file: path.join(subfolder, file), message})));
 	};
 	for (const name of (await namesIn(path.join(folder, '_layouts'), problems, true)) ?? []) {
-		const within = path.join('_layouts', name);
-		const names = (await namesIn(path.join(folder, within), problems)) ?? [];
-		await read(
+		const subfolder = path.join('_layouts', name);
+		const names = (await namesIn(path.join(folder, subfolder), problems)) ?? [];
+		await readFiles(
 			'layout',
 			name,
-			within,
+			subfolder,
 			names.filter(file => bodyName.test(file)),
 		);
 	}
 	for (const file of (await namesIn(path.join(folder, '_partials'), problems, true)) ?? []) {
 		if (file.endsWith('.liquid')) {
-			await read('partial', path.basename(file, '.liquid'), '_partials', [file]);
+			await readFiles('partial', path.basename(file, '.liquid'), '_partials', [file]);
 		}
 	}
 	return {layouts, problems};
@@ -183,12 +183,12 @@ async function textFile(folder: string, name: string, problems: FolderProblem[])
 		const bytes = await readRegular(path.join(folder, name), maxSourceLength, 'refuse');
 		return new TextDecoder('utf-8', {fatal: true}).decode(bytes);
 	} catch (error) {
-		problems.push({file: name, message: error instanceof TypeError ? 'is not UTF-8 text' : reason(error)});
+		problems.push({file: name, message: error instanceof TypeError ? 'is not UTF-8 text' : toReason(error)});
 	}
 	return null;
 }
 
-function jsonObject(file: string, text: string | null, problems: FolderProblem[]): JsonObject | null {
+function parseObject(file: string, text: string | null, problems: FolderProblem[]): JsonObject | null {
 	if (text === null) {
 		return null; // Reported by the caller.
 	}
@@ -200,7 +200,7 @@ function jsonObject(file: string, text: string | null, problems: FolderProblem[]
 		}
 		problems.push({file, message: 'must be a JSON object'});
 	} catch (error) {
-		problems.push({file, message: `is not JSON: ${reason(error)}`});
+		problems.push({file, message: `is not JSON: ${toReason(error)}`});
 	}
 	return null;
 }
@@ -232,19 +232,20 @@ function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: Fol
 }
 
 function readSettings({topic, priority, sensitive}: JsonObject, problems: FolderProblem[]): FolderSettings {
-	const check = (name: string, value: unknown, isFit: boolean, must: string) => {
-		if (value !== undefined && !isFit) {
-			problems.push({file: 'template.json', message: `${name} must be ${must}`});
+	const check = (name: string, value: unknown, isValid: boolean, requirement: string) => {
+		if (value !== undefined && !isValid) {
+			problems.push({file: 'template.json', message: `${name} must be ${requirement}`});
 		}
 	};
-	const isNames = Array.isArray(sensitive) && sensitive.every(one => typeof one === 'string' && isVariableName(one));
+	const isList =
+		Array.isArray(sensitive) && sensitive.every(name => typeof name === 'string' && isVariableName(name));
 	check('topic', topic, typeof topic === 'string' && isTopicCode(topic), "a topic's code");
 	check('priority', priority, (priorities as readonly unknown[]).includes(priority), priorities.join(', '));
-	check('sensitive', sensitive, isNames, 'a list of names of variables, such as ["code"]');
+	check('sensitive', sensitive, isList, 'a list of names of variables, such as ["code"]');
 	return {
 		topic: (topic as string | undefined) ?? null,
 		priority: (priority as Priority | undefined) ?? null,
-		sensitive: isNames ? sensitive : [],
+		sensitive: isList ? sensitive : [],
 	};
 }
 
@@ -256,8 +257,8 @@ function readSubjects(
 ): Map<string, string> {
 	const file = 'template.json';
 	const byLocale = new Map<string, string>();
-	const {subject, subjects, ...others} = settings ?? {};
-	problems.push(...Object.keys(others).map(key => ({file, message: `has an unknown field ${JSON.stringify(key)}`})));
+	const {subject, subjects, ...unknown} = settings ?? {};
+	problems.push(...Object.keys(unknown).map(key => ({file, message: `has an unknown field ${JSON.stringify(key)}`})));
 	if (typeof subject === 'string') {
 		byLocale.set('', subject);
 	} else if (subject !== undefined) {
@@ -278,13 +279,13 @@ function readSubjects(
 		} else if (bodies.has(locale)) {
 			byLocale.set(locale, text);
 		} else {
-			problems.push({file, message: `subjects.${tag}: there is no body.${tag}.mjml or body.${tag}.html`});
+			problems.push({file, message: `subjects.${tag}: body.${tag}.mjml or body.${tag}.html is missing`});
 		}
 	}
 	return byLocale;
 }
 
-function reason(error: unknown): string {
+function toReason(error: unknown): string {
 	if (error instanceof RefusedFileError) {
 		return error.why;
 	}
@@ -307,13 +308,13 @@ export function folderFiles({id, layout, settings, variants, sample}: FolderCont
 		}
 	}
 	const {topic, priority, sensitive} = settings;
-	const written = {
+	const content = {
 		...present({id, layout}),
 		subject: defaultSubject,
 		...(Object.keys(subjects).length > 0 && {subjects}),
 		...present({topic, priority, sensitive}),
 	};
-	files.set('template.json', `${JSON.stringify(written, undefined, '\t')}\n`);
+	files.set('template.json', `${JSON.stringify(content, undefined, '\t')}\n`);
 	if (sample !== null) {
 		files.set('sample.json', sample);
 	}

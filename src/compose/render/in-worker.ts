@@ -8,7 +8,7 @@ import type {Violation} from './liquid-source.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type WorkerOptions = {
-	/** The limit on both wall-clock and CPU time (`limitWork`), once the thread has loaded its code. */
+	/** The limit on both wall-clock and CPU time (`limitWork`), from when the thread has loaded its code. */
 	readonly timeoutMs: number;
 	readonly limits: ResourceLimits;
 	readonly clocks?: WorkClocks;
@@ -21,9 +21,9 @@ export type Ended<Result> =
 
 // Loading the code takes a tenth of a second, but much longer on a busy machine.
 const maxStartMs = 20_000;
-const looksPerLimit = 10;
+const checksPerLimit = 10;
 
-/** How long an idle thread waits for more work, because the next preview often follows soon. */
+/** How long an idle thread waits for more work. The next preview often follows soon. */
 const idleMs = 30_000;
 
 type Thread = {readonly worker: Worker; isLoaded: boolean; isReused: boolean};
@@ -44,13 +44,13 @@ function takeThread(file: URL, limits: ResourceLimits): Thread {
 		return startThread(file, limits);
 	}
 	idle.delete(file.href);
-	forget(thread.worker);
+	removeListeners(thread.worker);
 	thread.worker.ref();
 	return {...thread, isReused: true};
 }
 
-/** Removes our listeners only, because Node.js has listeners of its own. */
-function forget(worker: Worker): void {
+/** Removes only our listeners, because Node.js has listeners of its own. */
+function removeListeners(worker: Worker): void {
 	for (const event of ['message', 'error', 'exit']) {
 		worker.removeAllListeners(event);
 	}
@@ -69,7 +69,7 @@ function keepIdle(file: URL, thread: Thread): void {
 			void worker.terminate();
 		}
 	};
-	forget(worker);
+	removeListeners(worker);
 	worker.on('error', drop).on('exit', drop).unref();
 	idle.set(file.href, thread);
 	setTimeout(drop, idleMs).unref();
@@ -80,10 +80,10 @@ function keepIdle(file: URL, thread: Thread): void {
  * exhaust its memory.
  *
  * @param file a module that calls `processInputs`
- * @param input the input of its work, which is copied
+ * @param input the job's input, which is copied
  */
 export async function inWorker<Result>(file: URL, input: unknown, options: WorkerOptions): Promise<Ended<Result>> {
-	const ended = await eachInWorker<Result>(file, [input], options);
+	const ended = await runAllInWorker<Result>(file, [input], options);
 	return ended.ok ? {ok: true, result: ended.result[0] as Result} : ended;
 }
 
@@ -91,13 +91,13 @@ export async function inWorker<Result>(file: URL, input: unknown, options: Worke
  * Runs several inputs in one thread, within one time limit. Each is posted when the previous one is done, so that the
  * caller's event loop copies only one at a time.
  */
-async function eachInWorker<Result>(
+async function runAllInWorker<Result>(
 	file: URL,
 	inputs: readonly unknown[],
 	options: WorkerOptions,
 ): Promise<Ended<readonly Result[]>> {
 	const thread = takeThread(file, options.limits);
-	const ended = await workIn<Result>(thread, file, inputs, options).catch(error => {
+	const ended = await runInputs<Result>(thread, file, inputs, options).catch(error => {
 		void thread.worker.terminate();
 		throw error;
 	});
@@ -107,10 +107,10 @@ async function eachInWorker<Result>(
 	}
 	await thread.worker.terminate();
 	// Earlier work may have used up the memory of a reused thread, so try once more in a new one.
-	return thread.isReused && ended.spent === 'memory' ? await eachInWorker(file, inputs, options) : ended;
+	return thread.isReused && ended.spent === 'memory' ? await runAllInWorker(file, inputs, options) : ended;
 }
 
-function workIn<Result>(
+function runInputs<Result>(
 	thread: Thread,
 	file: URL,
 	inputs: readonly unknown[],
@@ -121,7 +121,7 @@ function workIn<Result>(
 	worker.postMessage(inputs[0]);
 	let timer: NodeJS.Timeout;
 	return new Promise<Ended<readonly Result[]>>((resolve, reject) => {
-		const endIn = (milliseconds: number) => {
+		const startLimit = (milliseconds: number) => {
 			const state = limitWork(milliseconds, clocks);
 			const check = () => {
 				if (state() !== 'within') {
@@ -129,13 +129,13 @@ function workIn<Result>(
 					setImmediate(() => resolve({ok: false, spent: 'time'}));
 				}
 			};
-			return setInterval(check, milliseconds / looksPerLimit);
+			return setInterval(check, milliseconds / checksPerLimit);
 		};
-		timer = endIn(thread.isLoaded ? timeoutMs : maxStartMs);
+		timer = startLimit(thread.isLoaded ? timeoutMs : maxStartMs);
 		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
 			if (message === 'loaded') {
 				clearInterval(timer);
-				timer = endIn(timeoutMs);
+				timer = startLimit(timeoutMs);
 				return;
 			}
 			results.push(message.result);
@@ -152,7 +152,7 @@ function workIn<Result>(
 				reject(error);
 			}
 		});
-		worker.once('exit', code => reject(new Error(`The thread of ${file.pathname} ended with ${code}.`)));
+		worker.once('exit', code => reject(new Error(`The thread of ${file.pathname} exited with code ${code}.`)));
 	}).finally(() => clearInterval(timer));
 }
 
@@ -208,24 +208,24 @@ type CheckedJob = {
 export async function compileAndCheck({sources, layouts, checked}: CheckedJob, timeoutMs: number) {
 	const jobs: CompileJob[] = [{layouts}, ...checked.map(layout => ({layout})), ...sources.map(source => ({source}))];
 	const options = {timeoutMs, limits: compileLimits};
-	const ended = await eachInWorker<readonly Violation[] | CompileResult>(compileWorker, jobs, options);
+	const ended = await runAllInWorker<readonly Violation[] | CompileResult>(compileWorker, jobs, options);
 	if (ended.ok) {
-		const done = ended.result.slice(1);
+		const results = ended.result.slice(1);
 		return {
-			problems: done.slice(0, checked.length) as ReadonlyArray<readonly Violation[]>,
-			results: done.slice(checked.length) as CompileResult[],
+			problems: results.slice(0, checked.length) as ReadonlyArray<readonly Violation[]>,
+			results: results.slice(checked.length) as CompileResult[],
 		};
 	}
 	return {
-		problems: checked.map(() => [spentAt('files', ended.spent)]),
+		problems: checked.map(() => [limitViolation('files', ended.spent)]),
 		results: sources.map(({mjml}) => ({
 			ok: false as const,
-			violations: [spentAt(mjml === undefined ? 'html' : 'mjml', ended.spent)],
+			violations: [limitViolation(mjml === undefined ? 'html' : 'mjml', ended.spent)],
 		})),
 	};
 }
 
-const spentAt = (field: string, spent: 'time' | 'memory'): Violation => ({
+const limitViolation = (field: string, spent: 'time' | 'memory'): Violation => ({
 	field,
 	line: 1,
 	column: 1,

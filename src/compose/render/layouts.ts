@@ -43,17 +43,17 @@ type Text = {
 	readonly trail: readonly string[];
 };
 
-const mark = /^\{\{-?\s*content\s*-?\}\}$/;
-const rendered = /^\{%-?\s*render\s+(["'])(.*?)\1\s*-?%\}$/s;
+const contentOutput = /^\{\{-?\s*content\s*-?\}\}$/;
+const renderTag = /^\{%-?\s*render\s+(["'])(.*?)\1\s*-?%\}$/s;
 
 /** Appends a text to `part`, with its content and partials resolved. Returns the first violation, or `null`. */
-function put(
+function appendText(
 	engine: Liquid,
 	layouts: readonly Layout[],
 	part: Part,
 	{file, text, content, trail}: Text,
 ): Violation | null {
-	const faultAt = (offset: number, message: string): Violation => ({
+	const violationAt = (offset: number, message: string): Violation => ({
 		field: part.field,
 		message,
 		...positionAt(text, offset),
@@ -66,10 +66,10 @@ function put(
 		return {field: part.field, ...toProblem(error), ...(file !== null && {file})};
 	}
 
-	const marks = content ? tokens.filter(token => mark.test(token.text)) : [];
-	if (content && marks.length !== 1) {
+	const contentOutputs = content ? tokens.filter(token => contentOutput.test(token.text)) : [];
+	if (content && contentOutputs.length !== 1) {
 		const message = 'a layout must contain {{ content }} exactly once, for the body of a template';
-		return faultAt(marks[1]?.begin ?? 0, message);
+		return violationAt(contentOutputs[1]?.begin ?? 0, message);
 	}
 	let from = 0;
 	const copy = (to: number): void => {
@@ -77,22 +77,22 @@ function put(
 		part.length += to - from;
 	};
 	for (const token of tokens) {
-		const isMark = marks.includes(token);
-		if (!isMark && token.name !== 'render') {
+		const isContent = contentOutputs.includes(token);
+		if (!isContent && token.name !== 'render') {
 			continue;
 		}
 		copy(token.text.startsWith('-', 2) ? Math.max(from, text.slice(0, token.begin).trimEnd().length) : token.begin);
-		const next = isMark ? content : findPartial(token, layouts, trail);
-		const isTooMuch = part.length > maxSourceLength || (!isMark && ++part.partials > maxPartials);
-		const problem = isTooMuch
+		const next = isContent ? content : findPartial(token, layouts, trail);
+		const isTooLarge = part.length > maxSourceLength || (!isContent && ++part.partials > maxPartials);
+		const problem = isTooLarge
 			? `with its layout and partials it has more than ${maxSourceLength} characters or ${maxPartials} partials`
 			: next;
 		if (typeof problem === 'string') {
-			return faultAt(token.begin, problem);
+			return violationAt(token.begin, problem);
 		}
-		const inside = next && typeof next !== 'string' ? put(engine, layouts, part, next) : null;
-		if (inside) {
-			return inside;
+		const innerViolation = next && typeof next !== 'string' ? appendText(engine, layouts, part, next) : null;
+		if (innerViolation) {
+			return innerViolation;
 		}
 		from = token.text.endsWith('-', token.text.length - 2)
 			? text.length - text.slice(token.end).trimStart().length
@@ -104,14 +104,14 @@ function put(
 
 /** Returns the partial that a `{% render %}` refers to, or the reason why it cannot be inserted. */
 function findPartial({text}: LiquidToken, layouts: readonly Layout[], trail: readonly string[]): Text | string {
-	const name = rendered.exec(text)?.[2];
+	const name = renderTag.exec(text)?.[2];
 	if (name === undefined) {
 		return `write the name of a partial in quotes and without parameters, as in {% render 'footer' %}: it sees all variables`;
 	}
-	const partial = layouts.find(one => one.kind === 'partial' && one.name === name);
+	const partial = layouts.find(layout => layout.kind === 'partial' && layout.name === name);
 	const next = [...trail, name];
 	if (!partial) {
-		return `there is no partial ${name}: add _partials/${name}.liquid`;
+		return `partial ${name} not found: add _partials/${name}.liquid`;
 	}
 	if (trail.includes(name) || next.length > deepestPartials) {
 		return `${trail.includes(name) ? 'a partial includes itself' : `partials nest more than ${deepestPartials} deep`}: ${next.join(' → ')}`;
@@ -120,20 +120,20 @@ function findPartial({text}: LiquidToken, layouts: readonly Layout[], trail: rea
 	return {file: fileOf(partial, file), text: source, trail: next};
 }
 
-const textOf = ({pieces}: Part): string => pieces.map(({text, from, to}) => text.slice(from, to)).join('');
+const joinPieces = ({pieces}: Part): string => pieces.map(({text, from, to}) => text.slice(from, to)).join('');
 
-/** Maps a violation to the place that its author sees: in the layout, the partial, or the template itself. */
-function placed(violation: Violation, part: Part): Violation {
-	let offset = offsetAt(textOf(part), violation);
+/** Maps a violation to the source where its author finds it: the layout, the partial, or the template itself. */
+function atSource(violation: Violation, part: Part): Violation {
+	let offset = offsetAt(joinPieces(part), violation);
 	// Empty pieces have no position. A violation at the very end belongs to the last piece.
-	const filled = part.pieces.filter(({from, to}) => to > from);
-	const piece = filled.find(({from, to}) => {
+	const nonEmpty = part.pieces.filter(({from, to}) => to > from);
+	const piece = nonEmpty.find(({from, to}) => {
 		offset -= to - from;
 		return offset < 0;
 	});
-	const {file, text, from, to} = piece ?? filled.at(-1) ?? {file: null, text: '', from: 0, to: 0};
-	const place = positionAt(text, piece ? to + offset : Math.max(from, to - 1));
-	return {...violation, ...place, ...(file !== null && {file})};
+	const {file, text, from, to} = piece ?? nonEmpty.at(-1) ?? {file: null, text: '', from: 0, to: 0};
+	const position = positionAt(text, piece ? to + offset : Math.max(from, to - 1));
+	return {...violation, ...position, ...(file !== null && {file})};
 }
 
 /** Resolves the layout and partials of one field of a variant. */
@@ -141,25 +141,25 @@ function resolveField(
 	engine: Liquid,
 	layouts: readonly Layout[],
 	name: VariantSource['layout'],
-	[field, own]: readonly [field: string, text: string],
+	[field, text]: readonly [field: string, text: string],
 ): Part | Violation {
-	const layout = layouts.find(one => one.kind === 'layout' && one.name === name);
+	const layout = layouts.find(candidate => candidate.kind === 'layout' && candidate.name === name);
 	const file = `body.${field === 'text' ? 'txt' : field}`;
-	const around = layout?.files[file];
-	if (name && (!layout || (around === undefined && field !== 'text'))) {
-		const message = layout ? `the layout ${name} has no ${file}` : `there is no layout ${name}`;
+	const outer = layout?.files[file];
+	if (name && (!layout || (outer === undefined && field !== 'text'))) {
+		const message = layout ? `the layout ${name} has no ${file}` : `layout ${name} not found`;
 		return {field: 'layout', message, line: 1, column: 1};
 	}
-	const frame = layout && field === 'mjml' ? own.search(/<mjml[\s>]/) : -1;
-	if (frame >= 0) {
+	const mjmlStart = layout && field === 'mjml' ? text.search(/<mjml[\s>]/) : -1;
+	if (mjmlStart >= 0) {
 		const message = 'the layout already has <mjml> and <mj-body>: remove them here and keep only their content';
-		return {field, message, ...positionAt(own, frame)};
+		return {field, message, ...positionAt(text, mjmlStart)};
 	}
-	const content: Text = {file: null, text: own, trail: []};
+	const content: Text = {file: null, text, trail: []};
 	const part: Part = {field, pieces: [], length: 0, partials: 0};
 	const root =
-		layout && around !== undefined ? {file: fileOf(layout, file), text: around, content, trail: []} : content;
-	return put(engine, layouts, part, root) ?? part;
+		layout && outer !== undefined ? {file: fileOf(layout, file), text: outer, content, trail: []} : content;
+	return appendText(engine, layouts, part, root) ?? part;
 }
 
 /**
@@ -168,28 +168,28 @@ function resolveField(
  */
 export async function compileInLayout(source: VariantSource, layouts: readonly Layout[]): Promise<CompileResult> {
 	const field = source.mjml === undefined ? 'html' : 'mjml';
-	const own = {[field]: source[field], text: source.text};
-	const written = Object.entries(own).filter((entry): entry is [string, string] => entry[1] !== undefined);
-	const isPlain = !source.layout && !written.some(([, text]) => /\{%-?\s*render\b/.test(text));
-	if (isPlain || written.some(([, text]) => text.length > maxSourceLength)) {
+	const sources = {[field]: source[field], text: source.text};
+	const fields = Object.entries(sources).filter((entry): entry is [string, string] => entry[1] !== undefined);
+	const isPlain = !source.layout && !fields.some(([, text]) => /\{%-?\s*render\b/.test(text));
+	if (isPlain || fields.some(([, text]) => text.length > maxSourceLength)) {
 		return await compileVariant(source);
 	}
 
 	const engine = liquidEngines().plain;
-	const parts = written.map(each => resolveField(engine, layouts, source.layout, each));
+	const parts = fields.map(field => resolveField(engine, layouts, source.layout, field));
 	const problems = parts.filter(part => 'message' in part);
 	if (problems.length > 0) {
 		return {ok: false, violations: problems};
 	}
 	const resolvedParts = parts.filter(part => 'pieces' in part);
-	const resolved = Object.fromEntries(resolvedParts.map(part => [part.field, textOf(part)]));
+	const resolved = Object.fromEntries(resolvedParts.map(part => [part.field, joinPieces(part)]));
 	const result = await compileVariant({...source, ...resolved});
 	if (result.ok) {
 		return {...result, resolved};
 	}
-	const violations = result.violations.map(one => {
-		const part = resolvedParts.find(({field}) => field === one.field);
-		return part ? placed(one, part) : one;
+	const violations = result.violations.map(violation => {
+		const part = resolvedParts.find(({field}) => field === violation.field);
+		return part ? atSource(violation, part) : violation;
 	});
 	return {ok: false, violations};
 }
@@ -202,7 +202,7 @@ export function layoutProblems(layout: Layout, layouts: readonly Layout[]): Viol
 	return Object.entries(layout.files).flatMap(([file, text]) => {
 		const part: Part = {field: file, pieces: [], length: 0, partials: 0};
 		const root = {file: fileOf(layout, file), text, trail, ...(layout.kind === 'layout' && {content})};
-		return put(engine, layouts, part, root) ?? [];
+		return appendText(engine, layouts, part, root) ?? [];
 	});
 }
 

@@ -33,7 +33,7 @@ const placeKey = Symbol('place');
 const strictKey = Symbol('strict');
 
 // These would read other templates or files. Partials are resolved when a version is saved.
-const refusedTags = ['include', 'render', 'layout', 'block'];
+const disabledTags = ['include', 'render', 'layout', 'block'];
 const defaultDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
 const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
@@ -89,7 +89,7 @@ const escapeOnce = withText(builtin.escape_once);
 
 /** Creates the engines for the Liquid dialect of templates. */
 export function liquidEngines(): Engines {
-	const html = engine({outputEscape: escapeText as unknown as OutputEscape});
+	const html = createEngine({outputEscape: escapeText as unknown as OutputEscape});
 	// The results of these filters are already escaped. Escaping them again would show `&lt;br /&gt;` to the recipient.
 	html.registerFilter('escape', {handler: escapeText, raw: true});
 	html.registerFilter('escape_once', {handler: escapeOnce, raw: true});
@@ -99,88 +99,88 @@ export function liquidEngines(): Engines {
 		},
 		raw: true,
 	});
-	return {html, plain: engine({})};
+	return {html, plain: createEngine({})};
+}
 
-	function engine(escaping: {outputEscape?: OutputEscape}): Liquid {
-		const liquid = new Liquid({
-			...escaping,
-			templates: {},
-			ownPropertyOnly: true,
-			strictFilters: true,
-			dynamicPartials: false,
-			parseLimit: maxSourceLength,
-			memoryLimit: renderMemory,
-		});
-		for (const tag of refusedTags) {
-			delete liquid.tags[tag];
-		}
-		const {renderer} = liquid;
-		renderer.renderTemplates = (templates, context, emitter = new TextEmitter(isStrict(context))) =>
-			renderAll(templates, context, emitter) as unknown as ReturnType<typeof renderer.renderTemplates>;
-
-		for (const [name, filter] of Object.entries<Filter>(builtin)) {
-			if (textFilters.has(name)) {
-				liquid.registerFilter(name, withText(filter));
-			}
-		}
-		liquid.registerFilter('slice', function (value: unknown, ...args: unknown[]) {
-			const all = toValue(value);
-			return builtin.slice.call(
-				this,
-				Array.isArray(all) ? all : toRenderable(all, isStrict(this.context)),
-				...args,
-			);
-		});
-		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
-			return formatCurrency(placeOf(this.context), value, code) ?? value;
-		});
-		liquid.registerFilter('format_date', function (value: unknown, style: unknown = 'medium') {
-			return formatDate(placeOf(this.context), value, style, undefined) ?? value;
-		});
-		liquid.registerFilter(
-			'format_datetime',
-			function (value: unknown, dateStyle: unknown = 'medium', timeStyle: unknown = 'short') {
-				return formatDate(placeOf(this.context), value, dateStyle, timeStyle) ?? value;
-			},
-		);
-		liquid.registerFilter('safe_url', function (value: unknown) {
-			return safeUrl(isStrict(this.context) ? toRenderable(value, true) : value);
-		});
-		for (const name of jsonFilters) {
-			liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
-				return unmarked(String(builtin[name].call(this, value, ...args) ?? ''));
-			});
-		}
-		liquid.registerFilter('sort', function* (list: unknown, property: unknown): Generator<
-			unknown,
-			unknown,
-			unknown
-		> {
-			const named = property === undefined ? list : yield builtin.map.call(this, list, property);
-			const keys: readonly unknown[] = Array.isArray(named) ? named : [];
-			if (!keys.some(key => key instanceof Numeral)) {
-				return yield builtin.sort.call(this, list, property);
-			}
-			const keyed = (list as readonly unknown[]).map((item, index) => ({item, key: keys[index]}));
-			return keyed.sort((a, b) => inOrder(a.key, b.key)).map(({item}) => item);
-		});
-		liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
-			return written(this.context, value, textOf(format ?? defaultDate, isStrict(this.context)), {timezone});
-		});
-		liquid.registerFilter('date_to_xmlschema', function (value: unknown) {
-			return written(this.context, value, '%FT%T%:z');
-		});
-		liquid.registerFilter('date_to_rfc822', function (value: unknown) {
-			return written(this.context, value, '%a, %d %b %Y %T %z', {locale: 'en'});
-		});
-		liquid.registerFilter('date_to_string', function (value: unknown, type: unknown, style: unknown) {
-			return written(this.context, value, dayForm('%b', type, style));
-		});
-		liquid.registerFilter('date_to_long_string', function (value: unknown, type: unknown, style: unknown) {
-			return written(this.context, value, dayForm('%B', type, style));
-		});
-		return liquid;
+function createEngine(escaping: {outputEscape?: OutputEscape}): Liquid {
+	const liquid = new Liquid({
+		...escaping,
+		templates: {},
+		ownPropertyOnly: true,
+		strictFilters: true,
+		dynamicPartials: false,
+		parseLimit: maxSourceLength,
+		memoryLimit: renderMemory,
+	});
+	for (const tag of disabledTags) {
+		delete liquid.tags[tag];
 	}
+	const {renderer} = liquid;
+	renderer.renderTemplates = (templates, context, emitter = new TextEmitter(isStrict(context))) =>
+		renderAll(templates, context, emitter) as unknown as ReturnType<typeof renderer.renderTemplates>;
+	for (const [name, filter] of Object.entries<Filter>(builtin)) {
+		if (textFilters.has(name)) {
+			liquid.registerFilter(name, withText(filter));
+		}
+	}
+	registerValueFilters(liquid);
+	registerDateFilters(liquid);
+	return liquid;
+}
+
+function registerValueFilters(liquid: Liquid): void {
+	liquid.registerFilter('slice', function (value: unknown, ...args: unknown[]) {
+		const input = toValue(value);
+		const sliceable = Array.isArray(input) ? input : toRenderable(input, isStrict(this.context));
+		return builtin.slice.call(this, sliceable, ...args);
+	});
+	liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
+		return formatCurrency(placeOf(this.context), value, code) ?? value;
+	});
+	liquid.registerFilter('safe_url', function (value: unknown) {
+		return safeUrl(isStrict(this.context) ? toRenderable(value, true) : value);
+	});
+	for (const name of jsonFilters) {
+		liquid.registerFilter(name, function (value: unknown, ...args: unknown[]) {
+			return unmarked(String(builtin[name].call(this, value, ...args) ?? ''));
+		});
+	}
+	liquid.registerFilter('sort', function* (list: unknown, property: unknown): Generator<unknown, unknown, unknown> {
+		const mapped = property === undefined ? list : yield builtin.map.call(this, list, property);
+		const keys: readonly unknown[] = Array.isArray(mapped) ? mapped : [];
+		if (!keys.some(key => key instanceof Numeral)) {
+			return yield builtin.sort.call(this, list, property);
+		}
+		const keyed = (list as readonly unknown[]).map((item, index) => ({item, key: keys[index]}));
+		return keyed.sort((a, b) => compareExactly(a.key, b.key)).map(({item}) => item);
+	});
+}
+
+function registerDateFilters(liquid: Liquid): void {
+	liquid.registerFilter('format_date', function (value: unknown, style: unknown = 'medium') {
+		return formatDate(placeOf(this.context), value, style, undefined) ?? value;
+	});
+	liquid.registerFilter(
+		'format_datetime',
+		function (value: unknown, dateStyle: unknown = 'medium', timeStyle: unknown = 'short') {
+			return formatDate(placeOf(this.context), value, dateStyle, timeStyle) ?? value;
+		},
+	);
+	liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
+		return formatMoment(this.context, value, textOf(format ?? defaultDate, isStrict(this.context)), {timezone});
+	});
+	liquid.registerFilter('date_to_xmlschema', function (value: unknown) {
+		return formatMoment(this.context, value, '%FT%T%:z');
+	});
+	liquid.registerFilter('date_to_rfc822', function (value: unknown) {
+		return formatMoment(this.context, value, '%a, %d %b %Y %T %z', {locale: 'en'});
+	});
+	liquid.registerFilter('date_to_string', function (value: unknown, type: unknown, style: unknown) {
+		return formatMoment(this.context, value, dayFormat('%b', type, style));
+	});
+	liquid.registerFilter('date_to_long_string', function (value: unknown, type: unknown, style: unknown) {
+		return formatMoment(this.context, value, dayFormat('%B', type, style));
+	});
 }
 
 /** Escapes a value. The fast path covers most texts, which contain nothing to escape. */
@@ -200,14 +200,13 @@ function withText(filter: Filter): Filter {
 }
 
 /** Compares numbers with full precision. Other values are sorted last. */
-function inOrder(one: unknown, other: unknown): number {
+function compareExactly(a: unknown, b: unknown): number {
 	return (
-		compareNumbers(one, other) ||
-		Number(Number.isNaN(compareNumbers(one, 0))) - Number(Number.isNaN(compareNumbers(other, 0)))
+		compareNumbers(a, b) || Number(Number.isNaN(compareNumbers(a, 0))) - Number(Number.isNaN(compareNumbers(b, 0)))
 	);
 }
 
-function dayForm(month: string, type: unknown, style: unknown): string {
+function dayFormat(month: string, type: unknown, style: unknown): string {
 	if (type !== 'ordinal') {
 		return `%d ${month} %Y`;
 	}
@@ -215,7 +214,7 @@ function dayForm(month: string, type: unknown, style: unknown): string {
 }
 
 /** Formats a moment by `strftime`. Returns the value unchanged if it or the zone is invalid. */
-function written(
+function formatMoment(
 	context: Context,
 	value: unknown,
 	format: string,
@@ -252,7 +251,7 @@ type RenderTerms = {
 };
 
 /** The number of templates between two checks of the clock, since a check takes as long as several templates. */
-const templatesPerLook = 8;
+const templatesPerCheck = 8;
 
 /**
  * Renders parsed templates.
@@ -277,7 +276,7 @@ export function renderTemplates(
 		if (templatesLeft-- > 0) {
 			return;
 		}
-		templatesLeft = templatesPerLook - 1;
+		templatesLeft = templatesPerCheck - 1;
 		if (isSpent()) {
 			throw new Error('template render limit exceeded');
 		}
@@ -383,18 +382,18 @@ export function renderAll(templates: readonly Template[], context: Context, emit
 function keepDigits(token: unknown): void {
 	const {kind, content} = Object(token) as {readonly kind?: TokenKind; content?: unknown};
 	if (kind === TokenKind.Number) {
-		const written = new Numeral((token as Token).getText());
-		if (Math.abs(compareNumbers(written, content)) > 0) {
-			(token as {content: unknown}).content = written;
+		const exact = new Numeral((token as Token).getText());
+		if (Math.abs(compareNumbers(exact, content)) > 0) {
+			(token as {content: unknown}).content = exact;
 		}
 	}
 }
 
 function evaluateDirectly(value: Value): void {
-	const initial = value.initial.postfix.length === 1 ? evaluateOf(value.initial.postfix[0]) : null;
+	const initial = value.initial.postfix.length === 1 ? toEvaluator(value.initial.postfix[0]) : null;
 	const steps = value.filters.map(filter => {
 		const {handler, token, liquid} = filter as unknown as Call;
-		const args = filter.args.map(argument => (Array.isArray(argument) ? null : evaluateOf(argument)));
+		const args = filter.args.map(argument => (Array.isArray(argument) ? null : toEvaluator(argument)));
 		return args.every(argument => argument !== null)
 			? (input: unknown, context: Context) =>
 					handler.call({context, token, liquid}, input, ...args.map(argument => argument(context)))
@@ -414,7 +413,7 @@ function evaluateDirectly(value: Value): void {
 }
 
 /** Returns a function that evaluates a token, or `null` if it is left to liquidjs. */
-function evaluateOf(token: Token | undefined): Evaluate | null {
+function toEvaluator(token: Token | undefined): Evaluate | null {
 	if (token === undefined) {
 		return null;
 	}
@@ -445,20 +444,20 @@ function evaluateOf(token: Token | undefined): Evaluate | null {
 }
 
 /** Reads a property like `readProperty` of liquidjs, with a fast path for the fields of plain JSON objects. */
-function readName(context: Context, of: unknown, name: string | number): object {
+function readName(context: Context, owner: unknown, name: string | number): object {
 	if (
-		typeof of === 'object' &&
-		of !== null &&
-		Object.hasOwn(of, name) &&
-		!(of instanceof Drop) &&
-		!Array.isArray(of)
+		typeof owner === 'object' &&
+		owner !== null &&
+		Object.hasOwn(owner, name) &&
+		!(owner instanceof Drop) &&
+		!Array.isArray(owner)
 	) {
-		const value = (of as Readonly<Record<string | number, unknown>>)[name];
-		if (value !== undefined && typeof value !== 'function' && !('toLiquid' in of)) {
+		const value = (owner as Readonly<Record<string | number, unknown>>)[name];
+		if (value !== undefined && typeof value !== 'function' && !('toLiquid' in owner)) {
 			return value as object;
 		}
 	}
-	return context.readProperty(of as object, name);
+	return context.readProperty(owner as object, name);
 }
 
 const isName = (name: unknown): name is string | number => typeof name === 'string' || typeof name === 'number';

@@ -36,11 +36,11 @@ function invisibleProblem(engine: Liquid, field: string, source: string): Violat
 	}
 	for (const {text, begin} of liquidTokens(engine, source)) {
 		const unquoted = text.replace(/"[^"]*"|'[^']*'/g, quoted => ' '.repeat(quoted.length));
-		const at = unquoted.search(invisible);
-		if (at !== -1) {
-			const code = unquoted.charCodeAt(at).toString(16).toUpperCase().padStart(4, '0');
+		const index = unquoted.search(invisible);
+		if (index !== -1) {
+			const code = unquoted.charCodeAt(index).toString(16).toUpperCase().padStart(4, '0');
 			const message = `an invisible character (U+${code}) in ${text.replace(invisible, '').slice(0, 100)}: remove it`;
-			return {field, message, ...positionAt(source, begin + at)};
+			return {field, message, ...positionAt(source, begin + index)};
 		}
 	}
 	return null;
@@ -53,16 +53,16 @@ export function liquidCount(source: string): number {
 
 /** Returns the message and position of a Liquid error. Errors without a position are at the start of the source. */
 export function toProblem(error: unknown): Omit<Violation, 'field'> {
-	const said = error instanceof Error ? error.message : String(error);
-	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));
+	const text = error instanceof Error ? error.message : String(error);
+	const message = stackOverflow.test(text) ? 'nests too deeply' : shorten(text.replace(/, line:\d+, col:\d+$/, ''));
 	const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [1, 1];
 	return {message, line: line ?? 1, column: column ?? 1};
 }
 
-const stackSpent = /^Maximum call stack size exceeded/;
+const stackOverflow = /^Maximum call stack size exceeded/;
 
 // Some messages of liquidjs quote the entire rest of the source.
-function shortened(message: string): string {
+function shorten(message: string): string {
 	return message.length > 300 ? `${message.slice(0, 300)}…` : message;
 }
 
@@ -105,14 +105,14 @@ export function shield(engine: Liquid, source: string): Shielded {
 	}
 
 	let text = '';
-	let last = 0;
+	let position = 0;
 	const ends: Array<{text: number; source: number}> = [{text: 0, source: 0}];
 	for (const [index, token] of tokens.entries()) {
-		text += `${source.slice(last, token.begin)}lq${salt}x${index}e`;
-		last = token.end;
+		text += `${source.slice(position, token.begin)}lq${salt}x${index}e`;
+		position = token.end;
 		ends.push({text: text.length, source: token.end});
 	}
-	text += source.slice(last);
+	text += source.slice(position);
 
 	const pattern = new RegExp(`lq${salt}x(\\d+)e`, 'g');
 	return {
@@ -159,5 +159,5 @@ export function positionAt(text: string, offset: number): {line: number; column:
 /** Returns the offset of a line and column. */
 export function offsetAt(text: string, {line, column}: Pick<Violation, 'line' | 'column'>): number {
 	const before = text.split('\n', line - 1);
-	return before.reduce((sum, one) => sum + one.length + 1, column - 1);
+	return before.reduce((sum, {length}) => sum + length + 1, column - 1);
 }

@@ -44,24 +44,24 @@ function* lookupChain(locale: string, usesScripts: boolean): Generator<string> {
 }
 
 /** A cache, because computing the implied tags takes about 20 µs. */
-const implied = new LRUCache<string, readonly string[]>({max: 500});
+const impliedTagsCache = new LRUCache<string, readonly string[]>({max: 500});
 
 /** Returns the implied tags. For both `zh-TW` and `zh-Hant`, they are `zh-hant-tw`, `zh-tw` and `zh-hant`. */
 function impliedTags(locale: string): readonly string[] {
-	let tags = implied.get(locale);
+	let tags = impliedTagsCache.get(locale);
 	if (!tags) {
-		const {language, script, region} = maximal(locale) ?? {};
+		const {language, script, region} = maximize(locale) ?? {};
 		const short = `${language}-${region}`;
 		const long = `${language}-${script}`;
-		const isShort = region !== undefined && maximal(short)?.script === script;
-		const all = script === undefined ? [] : [`${long}-${region}`, ...(isShort ? [short] : []), long];
-		tags = all.map(tag => tag.toLowerCase());
-		implied.set(locale, tags);
+		const impliesScript = region !== undefined && maximize(short)?.script === script;
+		const ordered = script === undefined ? [] : [`${long}-${region}`, ...(impliesScript ? [short] : []), long];
+		tags = ordered.map(tag => tag.toLowerCase());
+		impliedTagsCache.set(locale, tags);
 	}
 	return tags;
 }
 
-function maximal(text: string): Intl.Locale | null {
+function maximize(text: string): Intl.Locale | null {
 	const locale = validLocale(text);
 	return locale === null ? null : new Intl.Locale(locale).maximize();
 }

@@ -61,7 +61,7 @@ class RenderLimit extends Error {}
 
 // V8 reports the second message for texts longer than half a gigabyte.
 const spentLimit = /limit exceeded|Invalid string length/;
-const parsedOctetsPerLiquid = 1000;
+const octetsPerLiquid = 1000;
 /** Includes the source and the data derived from its constants to compose messages. */
 const octetsPerCharacter = 4;
 
@@ -78,7 +78,7 @@ export function createRenderer({
 	const engines = liquidEngines();
 	const cache = new LRUCache<string, Parsed>({maxSize: cachedOctets});
 
-	function parsed({id, subject, html, text}: RenderVariant): Parsed {
+	function parse({id, subject, html, text}: RenderVariant): Parsed {
 		let templates = cache.get(id);
 		if (!templates) {
 			templates = {
@@ -87,9 +87,8 @@ export function createRenderer({
 				text: text === null ? null : parseDirect(engines.plain, text, textPieces),
 			};
 			const source = subject + html + (text ?? '');
-			cache.set(id, templates, {
-				size: 1 + octetsPerCharacter * source.length + parsedOctetsPerLiquid * liquidCount(source),
-			});
+			const size = 1 + octetsPerCharacter * source.length + octetsPerLiquid * liquidCount(source);
+			cache.set(id, templates, {size});
 		}
 		return templates;
 	}
@@ -105,7 +104,7 @@ export function createRenderer({
 		const terms = {place: {locale, timezone}, strict, isSpent: () => state() === 'spent'};
 		let part: Part | 'parse' = 'parse';
 
-		function rendered(name: Part, templates: Template[]): Pieces {
+		function renderPart(name: Part, templates: Template[]): Pieces {
 			part = name;
 			const engine = name === 'html' ? engines.html : engines.plain;
 			// A copy for each part, because `increment` writes to the scope.
@@ -117,19 +116,13 @@ export function createRenderer({
 		}
 
 		try {
-			const templates = parsed(variant);
-			const subject = headerText(joined(rendered('subject', templates.subject)));
-			const html = rendered('html', templates.html);
-			const text = templates.text ? tidyPieces(rendered('text', templates.text)) : [textOf(joined(html))];
+			const templates = parse(variant);
+			const subject = headerText(joined(renderPart('subject', templates.subject)));
+			const html = renderPart('html', templates.html);
+			const text = templates.text ? tidyPieces(renderPart('text', templates.text)) : [textFor(joined(html))];
 			return {ok: true, subject, html, text};
 		} catch (error) {
-			const {message, line, column} = toProblem(error);
-			const isLimit = error instanceof RenderLimit || spentLimit.test(message);
-			return {
-				ok: false,
-				reason: isLimit ? 'render_limit' : 'template_error',
-				message: `${part}, line ${line}, column ${column}: ${message}`,
-			};
+			return toFailure(part, error);
 		}
 	}
 
@@ -142,13 +135,23 @@ export function createRenderer({
 	};
 }
 
+function toFailure(part: Part | 'parse', error: unknown): Result<never> {
+	const {message, line, column} = toProblem(error);
+	const isLimit = error instanceof RenderLimit || spentLimit.test(message);
+	return {
+		ok: false,
+		reason: isLimit ? 'render_limit' : 'template_error',
+		message: `${part}, line ${line}, column ${column}: ${message}`,
+	};
+}
+
 function isTooLarge(pieces: Pieces): boolean {
 	const units = pieces.reduce((sum, piece) => sum + (typeof piece === 'string' ? piece : piece.text).length, 0);
 	// A UTF-16 unit takes at most three octets in UTF-8.
 	return units > largestPart || (3 * units > largestPart && Buffer.byteLength(joined(pieces)) > largestPart);
 }
 
-function textOf(html: string): string {
+function textFor(html: string): string {
 	if (nestsTooDeeply(html)) {
 		throw new RenderLimit(`nests more than ${deepestHtml} elements`);
 	}

@@ -23,14 +23,14 @@ export function hideStyles(
 
 	const replaced = text.replace(
 		styleAttribute,
-		(whole, before: string, double?: string, single?: string, bare = '') => {
+		(match, before: string, double?: string, single?: string, bare = '') => {
 			const style: string = double ?? single ?? bare;
 			if (!producesMore(style)) {
-				return whole;
+				return match;
 			}
 			hidden.push(style.replaceAll('"', '&quot;'));
 			const quote = bare === '' ? '"' : '';
-			// Keeps the line numbers of violations.
+			// Line breaks are preserved, so that violations keep their line numbers.
 			const lines = '\n'.repeat(style.split('\n').length - 1);
 			return `${before}${quote}${placeholder(hidden.length - 1)}:0${lines}${quote}`;
 		},

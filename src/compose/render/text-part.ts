@@ -4,7 +4,7 @@ import {encodeConstant, type Pieces} from '../../kit/text.ts';
 import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidProblem, shield} from './liquid-source.ts';
 
-const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
+const ownLine = {leadingLineBreaks: 1, trailingLineBreaks: 1};
 const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
 /** Block elements that html-to-text does not handle as such by default. */
@@ -32,8 +32,8 @@ const lineElements = [
 	'textarea',
 	'tr',
 ];
-/** Elements to skip. Hidden elements include the preview text, which only repeats the message. */
-const unseen = [
+/** Elements to skip. Among the hidden ones is the preview text, which only repeats the message. */
+const skippedElements = [
 	'head',
 	'style',
 	'script',
@@ -47,7 +47,7 @@ const unseen = [
 ];
 
 /** A placeholder word for an empty cell. */
-const noWord = '\0';
+const emptyCellWord = '\0';
 
 const toText = compile({
 	wordwrap: 78, // RFC 5322 §2.1.1: lines should not be longer.
@@ -57,7 +57,7 @@ const toText = compile({
 		cell(element, walk, builder) {
 			if (isBlank(element)) {
 				const isInRow = element.parent && !isBlank(element.parent) && !isLayout(element);
-				builder.addInline(isInRow ? ` ${noWord} ` : '');
+				builder.addInline(isInRow ? ` ${emptyCellWord} ` : '');
 				return;
 			}
 			builder.addInline(' ');
@@ -74,27 +74,27 @@ const toText = compile({
 		{selector: 'a', options: {linkBrackets: ['<', '>'], hideLinkHrefIfSameAsText: true}},
 		{selector: 'img', format: 'alternative'},
 		{selector: 'input[type="image" i]', format: 'alternative'},
-		...unseen.map(selector => ({selector, format: 'skip'})),
+		...skippedElements.map(selector => ({selector, format: 'skip'})),
 		...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(selector => ({selector, options: heading})),
-		...lineElements.map(selector => ({selector, format: 'block', options: noSpace})),
+		...lineElements.map(selector => ({selector, format: 'block', options: ownLine})),
 		{selector: 'td', format: 'cell'},
 		{selector: 'th', format: 'cell'},
 		{selector: 'ul', options: {itemPrefix: '- '}},
 	],
 });
 
-const convert = (html: string): string => toText(html).replaceAll(noWord, '');
+const convertHtml = (html: string): string => toText(html).replaceAll(emptyCellWord, '');
 
 /** Caches `isBlank`, which is called for a node by each of its ancestors. */
-const silent = new WeakMap<DomNode, boolean>();
+const blankNodes = new WeakMap<DomNode, boolean>();
 
 function isBlank(node: DomNode): boolean {
 	const {type, data, attribs, children = []} = node;
-	const cached = silent.get(node);
+	const cached = blankNodes.get(node);
 	const result =
 		cached ??
 		(type === 'text' ? data?.trim() === '' : !(isImage(node) && attribs?.alt?.trim()) && children.every(isBlank));
-	silent.set(node, result);
+	blankNodes.set(node, result);
 	return result;
 }
 
@@ -124,21 +124,21 @@ export function nestsTooDeeply(html: string): boolean {
 
 /** Converts rendered HTML to wrapped text with links. Takes milliseconds, so rendering avoids it where possible. */
 export function textFromHtml(html: string): string {
-	return tidyText(trimLines(convert(html)));
+	return tidyText(trimLines(convertHtml(html)));
 }
 
 /** Removes repeated empty lines, and those at both ends, which conditions without output leave behind. */
 export function tidyText(text: string): string {
-	return `${withoutGaps(text).trim()}\n`;
+	return `${removeGaps(text).trim()}\n`;
 }
 
-const withoutGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n');
+const removeGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n');
 
 /** Splits a template's text for `tidyPieces`. A constant has no white space at its ends and no repeated empty lines. */
 export function textPieces(text: string): Pieces {
 	const inner = text.trim();
 	const start = text.length - text.trimStart().length;
-	return [text.slice(0, start), encodeConstant(withoutGaps(inner)), text.slice(start + inner.length)];
+	return [text.slice(0, start), encodeConstant(removeGaps(inner)), text.slice(start + inner.length)];
 }
 
 /** Like `tidyText`, for the rendered result of `textPieces`. */
@@ -146,7 +146,7 @@ export function tidyPieces(pieces: Pieces): Pieces {
 	const tidy: Array<Pieces[number]> = [];
 	for (const [index, piece] of pieces.entries()) {
 		if (typeof piece === 'string') {
-			const text = index === 0 ? withoutGaps(piece).trimStart() : withoutGaps(piece);
+			const text = index === 0 ? removeGaps(piece).trimStart() : removeGaps(piece);
 			tidy.push(index === pieces.length - 1 ? text.trimEnd() : text);
 		} else {
 			tidy.push(piece);
@@ -180,7 +180,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 		return null;
 	}
 
-	const converted = trimLines(convert(text));
+	const converted = trimLines(convertHtml(text));
 	const retained = [...converted.matchAll(pattern)].map(([, index]) => Number(index));
 	// Decoded entities may look like Liquid.
 	if (/\{[{%]/.test(converted) || !preservesBlocks(tokens, retained)) {
@@ -190,10 +190,10 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
 	// A condition may leave the URL empty. The link then becomes its text.
 	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
-	const isOpen = [...shortened.matchAll(conditional)].some(([link]) =>
+	const hasConditionalUrl = [...shortened.matchAll(conditional)].some(([link]) =>
 		kindsIn(link, tokens, pattern).includes('tag'),
 	);
-	if (isOpen || losesBreak(shortened, tokens, pattern)) {
+	if (hasConditionalUrl || losesBreak(shortened, tokens, pattern)) {
 		return null;
 	}
 
@@ -255,18 +255,18 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	const expression = (index: string) =>
 		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
 	const link = new RegExp(`(${pattern.source}) <${pattern.source}>`, 'g');
-	return text.replace(link, (whole, name: string, label: string, target: string) =>
-		expression(label) === expression(target) ? name : whole,
+	return text.replace(link, (match, name: string, label: string, target: string) =>
+		expression(label) === expression(target) ? name : match,
 	);
 }
 
 /** Reduces links with an empty URL, or one that `safe_url` rejects, to their text, as `textFromHtml` does. */
 function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
-	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (whole, index: string) => {
+	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (match, index: string) => {
 		const {kind, text: output} = tokens[Number(index)] as LiquidToken;
 		return kind === 'output'
 			? output.replace(/\s*(-?\}\})$/, ' | prepend: " <" | append: ">" | remove: " <>" | remove: " <#>" $1')
-			: whole;
+			: match;
 	});
 }
 
@@ -280,25 +280,25 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 		tokens,
 		[...text.matchAll(pattern)].map(([, index]) => Number(index)),
 	);
-	const within = new Set<number | undefined>();
-	const alone = new Set<number | undefined>();
+	const endsWithinLine = new Set<number | undefined>();
+	const endsOnTagLine = new Set<number | undefined>();
 	for (const line of text.split('\n')) {
 		// Outputs count as words, because only tags disappear.
 		const visible = line
 			.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x'))
 			.trim();
 		const trailing = new RegExp(`(?:${pattern.source}\\s*)+$`).exec(visible)?.[0] ?? '';
-		const target = trailing === visible ? alone : within;
+		const target = trailing === visible ? endsOnTagLine : endsWithinLine;
 		for (const [, index] of trailing.matchAll(pattern)) {
 			const {name} = tokens[Number(index)] ?? {name: ''};
 			if (branchTags.has(name) || name.startsWith('end')) {
 				target.add(blockOf.get(Number(index)));
-			} else if (name === 'for' && target === alone) {
-				alone.add(Number(index));
+			} else if (name === 'for' && target === endsOnTagLine) {
+				endsOnTagLine.add(Number(index));
 			}
 		}
 	}
-	return [...within].some(block => alone.has(block));
+	return [...endsWithinLine].some(block => endsOnTagLine.has(block));
 }
 
 /** Removes the line breaks of lines with only tags, so that the rows of a loop have no empty lines between them. */

@@ -36,16 +36,16 @@ export function isBlock(category: BounceCategory, reply: string): boolean {
 		return false;
 	}
 	// A link may name our address as well: `https://lists.example/?ip=192.0.2.1`.
-	const isOurs = ourAddress.test(reply.replace(emailAddresses, '')) || ourHost.test(text);
+	const isAboutUs = ourAddress.test(reply.replace(emailAddresses, '')) || ourHost.test(text);
 	switch (category) {
 		case 'block':
 		case 'reputation':
-			return isOurs || !messageOrSender.test(text);
+			return isAboutUs || !messageOrSender.test(text);
 		case 'sender':
-			return isOurs && blocked.test(text);
+			return isAboutUs && blockWords.test(text);
 		default:
 			return false;
 	}
 }
 
-const blocked = /\b(?:block\w{0,5}|bann?ed|black ?-?list\w{0,3}|listed|reputation|not allowed|denied|no access)\b/i;
+const blockWords = /\b(?:block\w{0,5}|bann?ed|black ?-?list\w{0,3}|listed|reputation|not allowed|denied|no access)\b/i;

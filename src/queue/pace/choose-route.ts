@@ -36,7 +36,7 @@ const localPace: Pace = {
 	reactions: [],
 };
 
-/** Whether the route depends on the destination's mail servers: not if mail goes to a relay (R1.8) or to a file. */
+/** Whether the route depends on the destination's mail servers: not if mail goes to a relay (R1.8) or a file. */
 export function needsHosts(
 	destination: string,
 	preference: Preference,
@@ -47,10 +47,10 @@ export function needsHosts(
 		return false;
 	}
 	const entry = longestMatch(destinations.byDomain, destination);
-	const hostsDecide =
+	const dependsOnHosts =
 		entry === undefined &&
 		(hostsDecideRetry(destinations) || [...destinations.byMx.values()].some(({route}) => route !== null));
-	return hostsDecide || selectRelays(entry ?? destinations.other, preference, network).length === 0;
+	return dependsOnHosts || selectRelays(entry ?? destinations.other, preference, network).length === 0;
 }
 
 /** Returns a destination's own retry rules. Queries DNS only if mail servers decide the rules. */
@@ -100,12 +100,12 @@ export function chooseRoute(
 	const name = entry === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${entry.name}`;
 	const route = directRoute(name, chosen, provider);
 	const shareFor = ({address}: Source) => shares(address, provider.name);
-	const [limited, ...others] = chosen.filter(source => shareFor(source) !== null);
+	const [limited, ...rest] = chosen.filter(source => shareFor(source) !== null);
 	if (limited === undefined) {
 		return {...route, warmUp: null};
 	}
 	// IPv4 or IPv6 is chosen only when connecting, so both use the smaller share.
-	const smallest = others.reduce((a, b) => ((shareFor(b) as number) < (shareFor(a) as number) ? b : a), limited);
+	const smallest = rest.reduce((a, b) => ((shareFor(b) as number) < (shareFor(a) as number) ? b : a), limited);
 	const established = sourcesFor(
 		sources.filter(source => shareFor(source) === null),
 		destination,
@@ -225,17 +225,17 @@ export function hostsName(hosts: readonly string[]): string {
 	const sorted = [...new Set(hosts)].sort();
 	const common = sorted.reduce(commonSuffix);
 	if (sorted.length === 1 || common.split('.').length < 2) {
-		return truncated(sorted.join('+'));
+		return truncate(sorted.join('+'));
 	}
 	const prefixes = sorted.map(host => host.slice(0, Math.max(0, host.length - common.length - 1)));
 	const optional = prefixes.includes('') ? '?' : '';
-	return truncated(`(${prefixes.filter(prefix => prefix !== '').join('|')})${optional}.${common}`);
+	return truncate(`(${prefixes.filter(prefix => prefix !== '').join('|')})${optional}.${common}`);
 }
 
 /** Returns the name for the limits of these relays, without passwords. */
 export function smarthostName(relays: readonly Relay[]): string {
 	const names = relays.map(({host, port, user}) => `${user === null ? '' : `${user}@`}${host}:${port}`);
-	return `smarthost ${truncated(names.join('+'))}`;
+	return `smarthost ${truncate(names.join('+'))}`;
 }
 
 /** Mail sent from another address has limits of its own. */
@@ -247,14 +247,14 @@ export function fromSources(name: string, sources: readonly Source[]): string {
 function commonSuffix(a: string, b: string): string {
 	const left = a.split('.');
 	const right = b.split('.');
-	let same = 0;
-	while (same < Math.min(left.length, right.length) && left.at(-1 - same) === right.at(-1 - same)) {
-		same++;
+	let shared = 0;
+	while (shared < Math.min(left.length, right.length) && left.at(-1 - shared) === right.at(-1 - shared)) {
+		shared++;
 	}
-	return same === 0 ? '' : left.slice(-same).join('.');
+	return shared === 0 ? '' : left.slice(-shared).join('.');
 }
 
-function truncated(name: string): string {
+function truncate(name: string): string {
 	const hash = () => createHash('sha256').update(name).digest('hex').slice(0, 12);
 	return name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength)}…${hash()}`;
 }
@@ -336,11 +336,11 @@ export const maxPatternLength = 200;
  */
 export function replyPattern(text: string): RegExp {
 	const parts = text.split('*').filter(part => part !== '');
-	const lookaheads = parts.map((part, index) => `(?=([^]*?${escaped(part)}))\\${index + 1}`);
+	const lookaheads = parts.map((part, index) => `(?=([^]*?${escapeRegExp(part)}))\\${index + 1}`);
 	return new RegExp(`^${lookaheads.join('')}`, 'i');
 }
 
-function escaped(text: string): string {
+function escapeRegExp(text: string): string {
 	return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
@@ -365,12 +365,12 @@ export type WarmUp = {
 export const defaultTarget = 100_000;
 
 const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
-const growth = 1.5;
+const dailyGrowth = 1.5;
 
 /** After a day with a higher rate of deferred sessions or of complaints, the share does not grow. */
 const maxDeferralRate = 0.1;
 const maxComplaintRate = 0.001;
-/** Rates of fewer sessions or messages are ignored: one deferral in three says little. */
+/** Rates of fewer sessions or messages are ignored: one deferral in three is no evidence. */
 const minSample = 20;
 
 /** The outcome of one day's sessions and messages. */
@@ -389,8 +389,8 @@ export function utcDay(milliseconds: number): string {
 /** Returns the past UTC days since `start`; none if it is in the future. */
 export function daysBefore(start: string, today: string): string[] {
 	const days: string[] = [];
-	for (let at = Date.parse(start); at < Date.parse(today); at += dayMs) {
-		days.push(utcDay(at));
+	for (let time = Date.parse(start); time < Date.parse(today); time += dayMs) {
+		days.push(utcDay(time));
 	}
 	return days;
 }
@@ -409,7 +409,7 @@ export function dailyShare(growthDays: number, target: number): number | null {
 	const share =
 		growthDays <= last
 			? (firstDays[growthDays] as number)
-			: Math.floor((firstDays[last] as number) * growth ** Math.min(growthDays - last, 100));
+			: Math.floor((firstDays[last] as number) * dailyGrowth ** Math.min(growthDays - last, 100));
 	return share >= target ? null : share;
 }
 
@@ -426,8 +426,8 @@ export function shareOf(
 		return 0;
 	}
 	const goodDays = daysBefore(start, today).filter(day => {
-		const known = figures.get(day);
-		return known === undefined || !isBad(known);
+		const dayFigures = figures.get(day);
+		return dayFigures === undefined || !isBad(dayFigures);
 	});
 	return dailyShare(goodDays.length, target);
 }
@@ -449,8 +449,8 @@ export class SentToday {
 
 	/** Returns how many recipients the address may still send to in the group today. */
 	left(warmUp: DailyShare, now: number): number {
-		const known = this.#sent.get(keyOf(warmUp));
-		return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
+		const sent = this.#sent.get(keyOf(warmUp));
+		return warmUp.perDay - (sent?.day === utcDay(now) ? sent.recipients : 0);
 	}
 
 	dayOf({source, group, perDay}: DailyShare, now: number): WarmUpDay {

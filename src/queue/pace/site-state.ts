@@ -12,7 +12,7 @@ export type SiteShare = {
 	readonly perMinute: (total: number) => number;
 };
 
-/** The end of an attempt, as far as it says something about the provider. */
+/** What the end of an attempt reveals about the provider. */
 export type SiteEnd = {
 	/**
 	 * The kind of result:
@@ -36,7 +36,7 @@ export type SiteEnd = {
 type Backoff = {
 	/** The time from which one recipient may probe the provider. */
 	until: number;
-	/** The number of backoffs in a row; 0 if a reply asked for this one. */
+	/** The number of backoffs in a row; 0 if a reply requested this one. */
 	step: number;
 	reason: string;
 	/** Why its queues are waiting. */
@@ -84,7 +84,7 @@ export type SiteChange =
 
 const minute = 60_000;
 /** Pauses whose ends differ by less are the same, in milliseconds: clocks are adjusted and times rounded. */
-const sameMs = 1000;
+const toleranceMs = 1000;
 /** How long a provider backs off each time in a row (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
@@ -157,8 +157,8 @@ export function connectionsOf(site: SiteState, now: number): number {
 	if (site.backoff) {
 		return site.backoff.until <= now ? partOf(site, 1, now) : 0;
 	}
-	const all = Math.min(site.pace.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY);
-	return Math.min(Math.max(1, Math.floor(Math.min(site.connections, all))), partOf(site, all, now));
+	const total = Math.min(site.pace.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY);
+	return Math.min(Math.max(1, Math.floor(Math.min(site.connections, total))), partOf(site, total, now));
 }
 
 /** Whether this node has any part of the provider's limits now. */
@@ -216,8 +216,8 @@ export function noteAttempt(site: SiteState, end: SiteEnd, now: number, maxWait:
 			changes.push(...resume(site, now), ...grow(site, now));
 			break;
 	}
-	for (const [n, reply] of end.replies.entries()) {
-		const isBlock = end.isBlock === true && n === end.replies.length - 1;
+	for (const [index, reply] of end.replies.entries()) {
+		const isBlock = end.isBlock === true && index === end.replies.length - 1;
 		const reaction = reactionTo(site, reply, isBlock);
 		if (reaction) {
 			changes.push(...react(site, reaction, end.reason || reply, now, maxWait));
@@ -236,12 +236,12 @@ function backOff(
 	if (site.backoff && site.backoff.until > now) {
 		return []; // Attempts that began before the backoff are ending one by one.
 	}
-	const isNews = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
+	const isNewLockout = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
 	const step = (site.backoff?.step ?? 0) + 1;
 	const wait = backoffs[step - 1] ?? (backoffs.at(-1) as number);
 	site.backoff = {until: now + Math.min(wait, maxWait), step, reason, waitsFor, advice: null};
 	site.connections = 1;
-	return isNews ? ['backed_off', 'route_stopped'] : ['backed_off'];
+	return isNewLockout ? ['backed_off', 'route_stopped'] : ['backed_off'];
 }
 
 /** Lets one recipient probe the provider now, as an operator requested. Returns `false` if it is not backing off. */
@@ -287,8 +287,8 @@ function halve(site: SiteState, now: number): SiteChange[] {
 }
 
 function reactionTo(site: SiteState, reply: string, isBlock: boolean): PaceReaction | null {
-	const known = site.pace.reactions.find(({text}) => text.test(reply));
-	return known?.reaction ?? (isBlock ? blockReaction : commonReaction(site, reply));
+	const rule = site.pace.reactions.find(({text}) => text.test(reply));
+	return rule?.reaction ?? (isBlock ? blockReaction : commonReaction(site, reply));
 }
 
 function commonReaction(site: SiteState, reply: string): PaceReaction | null {
@@ -354,8 +354,8 @@ const commonReactions: readonly CommonReaction[] = [
 /** Sets this node's part of the provider's rate, which applies to all nodes together. */
 export function setRate(site: SiteState, now: number): void {
 	const {slow, pace, share, bucket} = site;
-	const all = slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
-	const part = share && all !== null ? share.perMinute(all) : all;
+	const total = slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
+	const part = share && total !== null ? share.perMinute(total) : total;
 	if (part === null) {
 		site.bucket = null;
 	} else if (bucket?.perMinute !== part) {
@@ -370,15 +370,15 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 	if (!backoff && !slow && !isShortened && Math.floor(site.connections) >= pace.connections) {
 		return null;
 	}
-	const wall = (at: number) => Math.round(now + at - monotonic);
+	const toWallClock = (at: number) => Math.round(now + at - monotonic);
 	return {
-		suspendedUntil: backoff && wall(backoff.until),
+		suspendedUntil: backoff && toWallClock(backoff.until),
 		reason: backoff?.reason ?? null,
 		waitsFor: backoff?.waitsFor ?? null,
 		advice: backoff?.advice ?? null,
 		step: backoff?.step ?? 0,
 		window: Math.floor(site.connections),
-		slowUntil: slow && wall(slow.until),
+		slowUntil: slow && toWallClock(slow.until),
 		slowPerMinute: slow?.perMinute ?? null,
 		slowConnections: slow?.connections ?? null,
 		mailsPerSession: isShortened ? site.mailsPerSession : null,
@@ -440,8 +440,8 @@ export function takeOver(
 	maxWait: number,
 ): void {
 	const {now, monotonic} = moment;
-	const isLonger = (until: number, own: {readonly until: number} | null) =>
-		own === null || until - now > own.until - monotonic + sameMs;
+	const isLonger = (until: number, current: {readonly until: number} | null) =>
+		current === null || until - now > current.until - monotonic + toleranceMs;
 	const suspendedUntil = after?.suspendedUntil ?? null;
 	if (suspendedUntil === null) {
 		if (partOf(site, 1, monotonic) === 0) {

@@ -79,7 +79,7 @@ for (const [what, files, problems] of [
 	[
 		'a subject without a body',
 		{'template.json': '{"subject": "s", "subjects": {"de": "t"}}', 'body.mjml': ''},
-		['template.json: subjects.de: there is no body.de.mjml or body.de.html'],
+		['template.json: subjects.de: body.de.mjml or body.de.html is missing'],
 	],
 	[
 		'invalid subjects',

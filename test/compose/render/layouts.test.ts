@@ -65,7 +65,7 @@ for (const [what, body, layouts, name, fault] of [
 	['a missing partial', "1\n {% render 'gone' %}", [], null, {line: 2, column: 2}],
 	['a partial with parameters', "{% render 'a', b: c %}", [partial('a', '')], null, {line: 1, column: 1}],
 	['a name that is a variable', '{% render a %}', [partial('a', '')], null, {line: 1, column: 1}],
-	['a missing layout', 'x', [], 'main', {field: 'layout', message: 'there is no layout main'}],
+	['a missing layout', 'x', [], 'main', {field: 'layout', message: 'layout main not found'}],
 	['a layout of the wrong kind', 'x', [layout('main', {'body.mjml': '{{ content }}'})], 'main', {field: 'layout'}],
 	[
 		'a layout without a content tag',

@@ -126,7 +126,7 @@ for (const [what, source, line, column, message] of [
 		/would be lost/,
 	],
 	['an element left open', mail('<mj-text>Hello'), 6, 1, /<mj-text> is never closed/],
-	['an element closed twice', mail('<mj-text>Hello</mj-text></mj-text>'), 6, 25, /<\/mj-text> closes nothing/],
+	['an element closed twice', mail('<mj-text>Hello</mj-text></mj-text>'), 6, 25, /<\/mj-text> has no opening tag/],
 	['a tag left open', '<mjml>\n<mj-body', 2, 1, /never closed/],
 	['a quote left open', '<mjml>\n<mj-body width="600px>\n</mj-body></mjml>', 2, 1, /never closed/],
 	['a comment left open', '<mjml>\n<!-- </mjml>', 2, 1, /never closed/],
