@@ -9,7 +9,7 @@ import type {ReportEffect} from './reports.ts';
 
 /** How many days figures are stored. Older reports are rejected. */
 export const aggregateDays = 180;
-/** The same for reports that their reporter did not sign, because anybody may have forged them. */
+/** The same for reports that were not signed by their reporter, because anybody could have forged them. */
 export const unprovenDays = 30;
 
 /** Incoming mail with an aggregate report. */
@@ -32,7 +32,7 @@ export async function recordAggregate(
 	ownNames: readonly string[],
 ): Promise<ReportEffect> {
 	const end = await add(trx, report, toArrival(report, signers, at), ownNames);
-	const fault = end === 'new' || end === 'known' ? null : faultOf(end, report);
+	const fault = end === 'new' || end === 'known' ? null : toFault(end, report);
 	const kept = fault === null ? null : 'unmatched';
 	const reading = JSON.stringify({kind: report.kind, reports: [], tried: []} satisfies Review);
 	await markRead(trx, [{id: inbound.id, at, kept, isDiscarded: end === 'known', reading: kept && reading, fault}]);
@@ -43,8 +43,8 @@ type End = AggregateEnd | 'untimely' | 'unsigned';
 
 /** A DMARC report is proven by a signature of the reporter's own domain or of a subdomain. */
 function toArrival(report: AggregateReport, signers: readonly string[], at: string): Arrival {
-	const own = report.kind === 'dmarc' ? report.reporterDomains : [];
-	const signedBy = own.find(domain => signers.some(signer => `.${signer}`.endsWith(`.${domain}`)));
+	const reporterDomains = report.kind === 'dmarc' ? report.reporterDomains : [];
+	const signedBy = reporterDomains.find(domain => signers.some(signer => `.${signer}`.endsWith(`.${domain}`)));
 	return {at, signedBy: signedBy ?? signers[0] ?? null, isProven: signedBy !== undefined};
 }
 
@@ -66,7 +66,7 @@ async function add(
 	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {...arrival, signedBy}, ownNames);
 }
 
-function faultOf(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {
+function toFault(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {
 	return {
 		foreign: `the report is about ${domain}, which is not a verified domain here`,
 		too_many: `too many reports about ${domain} for that day are unsigned or from one signer`,

@@ -36,7 +36,7 @@ export async function recordComplaints(
 			occurredAt,
 			recordedAt,
 			detail: JSON.stringify({recipient: address, role, ...detail}),
-			// A second one for the same recipient is not counted.
+			// A second complaint about the same recipient is not counted.
 			isCounted: isCounted(role, destination) && moved.size === 1,
 		});
 	}
@@ -45,20 +45,15 @@ export async function recordComplaints(
 		trx,
 		complaints
 			.filter(({suppresses}) => suppresses)
-			.map(
-				({
-					recipient: {workspace_id: workspaceId, address, address_key: addressKey, message_id: source},
-					...one
-				}) => ({
-					id: eventWriter.newId('sup'),
-					workspaceId,
-					address,
-					addressKey,
-					source,
-					reason: 'complaint',
-					createdAt: one.recordedAt,
-				}),
-			),
+			.map(({recipient, recordedAt}) => ({
+				id: eventWriter.newId('sup'),
+				workspaceId: recipient.workspace_id,
+				address: recipient.address,
+				addressKey: recipient.address_key,
+				source: recipient.message_id,
+				reason: 'complaint',
+				createdAt: recordedAt,
+			})),
 		eventWriter,
 	);
 }

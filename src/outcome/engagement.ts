@@ -21,7 +21,7 @@ export type Engagement = {
 	/** Whether the first one was made by a machine, and its user agent. */
 	readonly machine: boolean;
 	readonly userAgent: string | null;
-	/** The first one that was made by a person, if others are merged with it. */
+	/** The first one that was made by a person, if several are merged. */
 	readonly person?: Person | null;
 	/** How many links of the message one address followed within seconds, with this one; absent if not known yet. */
 	readonly together?: number;
@@ -66,12 +66,14 @@ export function createEngagementWrite(
 			const recipients = await findTrackedRecipients(trx, [...new Set(items.map(({messageId}) => messageId))]);
 			const recordedAt = storeTime(clock.now());
 			const judged = items.map(item => {
-				const recipient = recipients.find(one => isOf(one, item));
-				return recipient && {recipient, recordedAt, item: judge(item, recipient)};
+				const recipient = recipients.find(candidate => matchesToken(candidate, item));
+				return recipient && {recipient, recordedAt, item: markScanner(item, recipient)};
 			});
-			const counted = judged.flatMap(one => (!one || one.item === 'wait' ? [] : [{...one, ...one.item}]));
+			const counted = judged.flatMap(entry =>
+				!entry || entry.item === 'wait' ? [] : [{...entry, ...entry.item}],
+			);
 			await recordEngagement(trx, eventWriter, counted);
-			return judged.map(one => one !== undefined && (one.item === 'wait' ? 'wait' : true));
+			return judged.map(entry => entry !== undefined && (entry.item === 'wait' ? 'wait' : true));
 		},
 	};
 }
@@ -82,22 +84,22 @@ type Tracked = Awaited<ReturnType<typeof findTrackedRecipients>>[number];
 const scanMs = 30_000;
 
 /** Recognizes filters that pose as browsers: they follow every link of a message as soon as it arrives. */
-function judge<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E | 'wait' {
+function markScanner<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E | 'wait' {
 	const {type, together, firstAt, n} = item;
-	// The delivery, and with it the number of links, may not be recorded yet. Several links at once are no person's.
+	// Until the delivery is recorded, the number of links is unknown. A person does not follow two of them at once.
 	const isUnderWay = state === 'accepted' || state === 'queued';
 	const isNew = isUnderWay || Date.parse(firstAt) - Date.parse(at) <= scanMs;
-	const all = links ?? (isUnderWay ? 2 : 0);
-	if (type === 'opened' || toPerson(item) === null || !isNew || all < 2) {
+	const linkCount = links ?? (isUnderWay ? 2 : 0);
+	if (type === 'opened' || toPerson(item) === null || !isNew || linkCount < 2) {
 		return item;
 	}
 	if (together === undefined) {
 		return 'wait';
 	}
-	return together >= all ? {...item, machine: true, machineN: n, person: null} : item;
+	return together >= linkCount ? {...item, machine: true, machineN: n, person: null} : item;
 }
 
-function isOf(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
+function matchesToken(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
 	return (
 		recipient.message_id === messageId &&
 		recipient.role === role &&
@@ -118,45 +120,46 @@ export async function recordEngagement(
 	eventWriter: EventWriter,
 	engaged: readonly Engaged[],
 ): Promise<void> {
-	const each = new Map<string, Engaged>();
-	for (const one of engaged) {
-		const key = `${one.recipient.id} ${one.type} ${one.url}`;
-		const earlier = each.get(key);
-		each.set(key, earlier ? merged(earlier, one) : one);
+	const byKey = new Map<string, Engaged>();
+	for (const item of engaged) {
+		const key = `${item.recipient.id} ${item.type} ${item.url}`;
+		const earlier = byKey.get(key);
+		byKey.set(key, earlier ? merged(earlier, item) : item);
 	}
-	// Others may count the same rows at the same time. One order for all of them prevents deadlocks.
-	const sorted = [...each].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
+	// Other transactions may count the same rows at the same time. A common order prevents deadlocks.
+	const sorted = [...byKey].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, item]) => item);
 	const isFirst = await addEngagement(
 		trx,
-		sorted.map(one => ({...one, recipientId: one.recipient.id, kind: one.type})),
+		sorted.map(item => ({...item, recipientId: item.recipient.id, kind: item.type})),
 	);
 	await announce(
 		trx,
 		sorted
-			.flatMap((one, index) => toEvents(one, isFirst[index] as FirstOf))
-			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
-			.map(one => ({
+			.flatMap((item, index) => toEvents(item, isFirst[index] as FirstOf))
+			.sort((a, b) => (a.firstAt < b.firstAt ? -1 : 1))
+			.map(item => ({
 				id: eventWriter.newId('evt'),
-				workspaceId: one.recipient.workspace_id,
-				messageId: one.recipient.message_id,
-				recipientId: one.recipient.id,
-				recipient: one.recipient.address,
-				type: one.type,
-				occurredAt: one.firstAt,
-				recordedAt: one.recordedAt,
-				isCounted: isCounted(one.recipient.role, one.recipient.destination),
-				detail: toDetail(one),
+				workspaceId: item.recipient.workspace_id,
+				messageId: item.recipient.message_id,
+				recipientId: item.recipient.id,
+				recipient: item.recipient.address,
+				type: item.type,
+				occurredAt: item.firstAt,
+				recordedAt: item.recordedAt,
+				isCounted: isCounted(item.recipient.role, item.recipient.destination),
+				detail: toDetail(item),
 			})),
 		eventWriter,
 	);
 }
 
-function toEvents(one: Engaged, first: FirstOf): Engaged[] {
-	const person = toPerson(one);
-	const isHidden = one.type === 'clicked' && first.isFirstHuman && !(first.isFirst && !one.machine);
+/** Returns the first open or click, and a person's first click if it follows those of machines. */
+function toEvents(item: Engaged, first: FirstOf): Engaged[] {
+	const person = toPerson(item);
+	const isFollowUp = item.type === 'clicked' && first.isFirstHuman && !(first.isFirst && !item.machine);
 	return [
-		...(first.isFirst ? [one] : []),
-		...(isHidden && person ? [{...one, firstAt: person.at, machine: false, userAgent: person.userAgent}] : []),
+		...(first.isFirst ? [item] : []),
+		...(isFollowUp && person ? [{...item, firstAt: person.at, machine: false, userAgent: person.userAgent}] : []),
 	];
 }
 

@@ -48,7 +48,7 @@ type Erased = {
 	readonly recipients: number;
 	/** The number of received messages from or to the address; absent if none. */
 	readonly received?: number;
-	/** Whether the sweep has to continue: nothing about the person is visible any more, but some is still stored. */
+	/** Whether the sweep has to continue: the person's data is hidden, but some of it is still stored. */
 	readonly isLeft: boolean;
 };
 
@@ -108,7 +108,7 @@ export class Eraser {
 		const {workspaceId, addressKey} = person;
 		const pair = [workspaceId, addressKey] as const;
 		const erasure = {...person, below: belowOf(this.#clock.now())};
-		const began = this.#clock.monotonic();
+		const startedAt = this.#clock.monotonic();
 		const target = await findContactId(reader, workspaceId, addressKey);
 		// Mail sent to the placeholder itself would match every erased message.
 		const isPlaceholder = addressKey === erasedAddress;
@@ -119,7 +119,7 @@ export class Eraser {
 			return {...traces, isLeft: false};
 		}
 		const open = isPlaceholder ? [] : await findOpenOf(reader, erasure, openPerStep);
-		const few = isPlaceholder ? [] : await this.#findFew(erasure);
+		const messageIds = isPlaceholder ? [] : await this.#findErasableAtOnce(erasure);
 		await writer.transaction(async trx => {
 			const at = storeTime(this.#clock.now());
 			if (open.length > 0) {
@@ -130,8 +130,8 @@ export class Eraser {
 			if (!isPlaceholder) {
 				await insertErasure(trx, erasure, at);
 			}
-			if (few.length > 0 && (await isSoleRemover(trx))) {
-				await this.#eraseMailTo(trx, person, few);
+			if (messageIds.length > 0 && (await isSoleRemover(trx))) {
+				await this.#eraseMailTo(trx, person, messageIds);
 			}
 			// The contact's id alone identifies the person: the audit trail must not contain the address.
 			const detail = {messages, cc_messages: recipients, ...(received > 0 && {received})};
@@ -139,32 +139,31 @@ export class Eraser {
 			await recordAct(trx, acting, {action: 'contact.erased', workspaceId, target, detail});
 		});
 		if (!isPlaceholder) {
-			const isOver = () => this.#clock.monotonic() - began > this.#waitLimitMs;
-			await takeSteps(stepsOf(this.parts(erasure)), this.#clock, isOver);
+			const isTimeUp = () => this.#clock.monotonic() - startedAt > this.#waitLimitMs;
+			await takeSteps(stepsOf(this.parts(erasure)), this.#clock, isTimeUp);
 		}
 		return {...traces, isLeft: (await findErasure(reader, pair)) !== undefined};
 	}
 
 	/**
-	 * Returns the messages to a person if one transaction can erase all of them, otherwise none. Erased together with
-	 * the mark, they never disappear from the lists.
+	 * Returns the messages to a person if one transaction can erase all of them, otherwise none. Messages that are
+	 * erased in the transaction that marks the person never disappear from the lists.
 	 */
-	async #findFew(erasure: Erasure): Promise<readonly string[]> {
+	async #findErasableAtOnce(erasure: Erasure): Promise<readonly string[]> {
 		const {reader} = this.#store;
 		const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
-		const isWhole =
-			messageIds.length < messagesPerStep && (await findSubmittedNames(reader, messageIds)).length === 0;
-		return isWhole ? messageIds : [];
+		const isSmall = messageIds.length < messagesPerStep;
+		return isSmall && (await findSubmittedNames(reader, messageIds)).length === 0 ? messageIds : [];
 	}
 
 	/**
-	 * Erases what is left of a marked person in parts. Ends early if another node is doing so. Messages to others come
-	 * first: they stay visible, and only the person's address is erased from them.
+	 * Erases the remaining data of a marked person in steps. Stops early if another node is erasing it. Messages to
+	 * others come first: they stay visible, and only the person's address is erased from them.
 	 */
 	async *parts(erasure: Erasure): AsyncGenerator<void> {
 		const {reader} = this.#store;
 		const {workspaceId, addressKey} = erasure;
-		const works = [
+		const tasks = [
 			async (trx: Knex.Transaction) => {
 				const recipients = await findRecipientsTo(trx, erasure, messagesPerStep);
 				if (recipients.length > 0) {
@@ -174,10 +173,10 @@ export class Eraser {
 			},
 			async (trx: Knex.Transaction) => await eraseReceived(trx, workspaceId, addressKey, receivedPerStep),
 		];
-		for (const work of works) {
-			for (let some: number | undefined = 1; some !== 0; yield) {
-				some = await this.#inStep(work);
-				if (some === undefined) {
+		for (const task of tasks) {
+			for (let erased: number | undefined = 1; erased !== 0; yield) {
+				erased = await this.#inStep(task);
+				if (erased === undefined) {
 					return;
 				}
 			}
@@ -225,21 +224,22 @@ export class Eraser {
 	}
 
 	/**
-	 * Every recipient of a submitted message has all of it. Removes the person from those that arrived together with
-	 * the given messages, in separate steps, because a submitter may give all its messages one Message-ID.
+	 * Each recipient of a submitted email gets a message with the whole email. Removes the person from all messages
+	 * that were submitted together with these. It takes several steps, because a submitter may use one Message-ID for
+	 * everything.
 	 */
 	async *#eraseFromSubmitted({workspaceId, addressKey}: Person, messageIds: readonly string[]): AsyncGenerator<void> {
 		const {reader, writer} = this.#store;
 		for (const name of await findSubmittedNames(reader, messageIds)) {
 			for (let below: string | null | undefined = null; below !== undefined; yield) {
 				const page = await findSubmitted(reader, workspaceId, name, {below, limit: submittedPerStep});
-				await writer.transaction(trx => this.#eraseFrom(trx, addressKey, page));
+				await writer.transaction(trx => this.#eraseFromSources(trx, addressKey, page));
 				below = page.length < submittedPerStep ? undefined : page.at(-1);
 			}
 		}
 	}
 
-	async #eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
+	async #eraseFromSources(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
 		// One at a time, because they may be large.
 		for (const id of messageIds) {
 			const source = submittedSource(await listAttachments(trx, id));
@@ -255,13 +255,13 @@ export class Eraser {
 	async #eraseFromCc(
 		trx: Knex.Transaction,
 		person: Person,
-		own: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
+		ccRecipients: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
 	): Promise<void> {
 		const at = storeTime(this.#clock.now());
-		const messageIds = own.map(({message_id: messageId}) => messageId);
-		const ended = await endRecipients(trx, idsOf(own), {state: 'suppressed', at});
-		await eraseRecipients(trx, idsOf(own));
-		await eraseTimelines(trx, own, erasedDetails);
+		const messageIds = ccRecipients.map(({message_id: messageId}) => messageId);
+		const ended = await endRecipients(trx, idsOf(ccRecipients), {state: 'suppressed', at});
+		await eraseRecipients(trx, idsOf(ccRecipients));
+		await eraseTimelines(trx, ccRecipients, erasedDetails);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
@@ -293,10 +293,10 @@ export class Eraser {
 		);
 	}
 
-	/** Returns `undefined` if another node is doing the work. */
-	async #inStep<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
+	/** Returns `undefined` if another node is erasing data. */
+	async #inStep<Result>(task: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
 		return await this.#store.writer.transaction(async trx =>
-			(await isSoleRemover(trx)) ? await work(trx) : undefined,
+			(await isSoleRemover(trx)) ? await task(trx) : undefined,
 		);
 	}
 }

@@ -51,7 +51,7 @@ export function isDue({softMessages, softSince}: AddressHealth, at: string): boo
 
 /**
  * Counts failures in the transaction that records them. Returns those that make the address count as hard-bounced, and
- * restarts the count of such addresses. Ignores the simulator's; does nothing for an empty list.
+ * restarts the count of such addresses. Ignores bounces of the simulator.
  */
 export async function escalate<Bounce extends SoftBounce>(
 	trx: Knex.Transaction,
@@ -74,9 +74,9 @@ export async function escalate<Bounce extends SoftBounce>(
 			known.set(key, health);
 			changed.set(key, {pair, health, at: bounce.at});
 		} else if (await hasDelivery(trx, pair, health.softSince)) {
-			const first = afterFailure(undefined, bounce);
-			known.set(key, first);
-			changed.set(key, {pair, health: first, at: bounce.at});
+			const restarted = afterFailure(undefined, bounce);
+			known.set(key, restarted);
+			changed.set(key, {pair, health: restarted, at: bounce.at});
 		} else {
 			escalated.set(bounce, {messages: health.softMessages, since: health.softSince});
 			known.delete(key);

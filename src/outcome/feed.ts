@@ -10,7 +10,7 @@ export type Feed = {
 	 * nothing, so that followers can do other things. Ends when the feed is closed; throws the store's errors.
 	 */
 	readonly open: (workspaceId: string, after: number | null) => Promise<AsyncIterable<StreamPart>>;
-	/** Yields at the same rate whether there are new events, without reading them. */
+	/** Yields at the same rate whether new events were stored, without reading them. */
 	readonly news: (workspaceId: string) => Promise<AsyncIterable<boolean>>;
 	/** Aborted by `close`. */
 	readonly closing: AbortSignal;
@@ -25,13 +25,13 @@ const defaultPause = 500;
  * milliseconds.
  */
 export function createFeed(reader: Knex, pause = defaultPause): Feed {
-	const closed = new AbortController();
-	const closing = closed.signal;
-	const share = createShared();
-	const settle = createSettled(reader);
-	const check = () => share('look', settle);
-	const nextLook = () =>
-		share('next look', async () => {
+	const controller = new AbortController();
+	const closing = controller.signal;
+	const share = createSingleFlight();
+	const readSettled = createSettled(reader);
+	const check = () => share('check', readSettled);
+	const checkAfterPause = () =>
+		share('check after pause', async () => {
 			// Closing ends the pause.
 			await wait(pause, undefined, {signal: closing}).catch(() => undefined);
 			return await check();
@@ -47,15 +47,15 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 			position = part.position;
 			yield part;
 			if (position >= settled) {
-				settled = await nextLook();
+				settled = await checkAfterPause();
 			}
 		}
 	}
 
-	async function* hearOf(workspaceId: string, from: number): AsyncGenerator<boolean> {
+	async function* watch(workspaceId: string, from: number): AsyncGenerator<boolean> {
 		let position = from;
 		while (!closing.aborted) {
-			const [after, upTo] = [position, await nextLook()];
+			const [after, upTo] = [position, await checkAfterPause()];
 			position = upTo;
 			yield after < upTo &&
 				(await share(`news ${workspaceId} ${after} ${upTo}`, () =>
@@ -65,27 +65,27 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	}
 
 	return {
-		news: async workspaceId => hearOf(workspaceId, await check()),
+		news: async workspaceId => watch(workspaceId, await check()),
 		async open(workspaceId, after) {
-			const now = after ?? (await readLastPosition(reader));
+			const last = after ?? (await readLastPosition(reader));
 			let settled = await check();
-			// Events that were being written already are not new; those committed from here on are.
-			while (after === null && settled < now && !closing.aborted) {
-				settled = await nextLook();
+			// Events whose transactions are already running are not new: wait until those have ended.
+			while (after === null && settled < last && !closing.aborted) {
+				settled = await checkAfterPause();
 			}
 			return follow(workspaceId, after ?? settled, settled);
 		},
 		closing,
-		close: () => closed.abort(),
+		close: () => controller.abort(),
 	};
 }
 
 /** Lets concurrent identical requests share one fetch. */
-function createShared() {
-	const underWay = new Map<string, Promise<unknown>>();
-	return <Result>(name: string, fetch: () => Promise<Result>): Promise<Result> => {
-		const result = underWay.get(name) ?? fetch().finally(() => underWay.delete(name));
-		underWay.set(name, result);
+function createSingleFlight() {
+	const inFlight = new Map<string, Promise<unknown>>();
+	return <Result>(key: string, fetch: () => Promise<Result>): Promise<Result> => {
+		const result = inFlight.get(key) ?? fetch().finally(() => inFlight.delete(key));
+		inFlight.set(key, result);
 		return result as Promise<Result>;
 	};
 }

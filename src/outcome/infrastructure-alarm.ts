@@ -15,15 +15,16 @@ export type Refusals = {
 type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
 /** R7.4. A single refusal out of three messages is not a problem yet. */
-const share = 0.05;
+const maxShare = 0.05;
 const minRefused = 5;
 const slotMs = 5 * 60_000;
 const slots = 12;
 const maxProviders = 1000;
 
-const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>(['block', 'reputation', 'auth', 'relay_denied']);
+const ownCategories = new Set<BounceCategory>(['block', 'reputation', 'auth', 'relay_denied']);
 
-type Slot = {readonly n: number; attempts: number; refused: number};
+/** The attempts of five minutes. */
+type Slot = {readonly index: number; attempts: number; refused: number};
 
 /**
  * Watches for refusals that the operator has to fix, and that no workspace is blamed for: a blocklisted address, or
@@ -47,41 +48,41 @@ export class InfrastructureAlarm {
 		const isRefused = isRefusalOfUs(result, last);
 		this.#count(provider, isRefused);
 		const refusals = isRefused ? this.#refusalsOf(provider) : null;
-		return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
+		return refusals && isOverLimit(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
 	}
 
 	/** Returns the providers that refuse too much at the moment. */
 	current(): readonly Refusals[] {
-		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isTooMuch);
+		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isOverLimit);
 	}
 
 	#count(provider: string, isRefused: boolean): void {
-		const n = this.#slotNow();
-		const recent = (this.#providers.get(provider) ?? []).filter(slot => slot.n > n - slots);
-		let last = recent.at(-1);
-		if (last?.n !== n) {
-			last = {n, attempts: 0, refused: 0};
-			recent.push(last);
+		const index = this.#currentIndex();
+		const recent = (this.#providers.get(provider) ?? []).filter(slot => slot.index > index - slots);
+		let current = recent.at(-1);
+		if (current?.index !== index) {
+			current = {index, attempts: 0, refused: 0};
+			recent.push(current);
 			this.#providers.set(provider, recent);
 		}
-		last.attempts++;
-		last.refused += isRefused ? 1 : 0;
+		current.attempts++;
+		current.refused += isRefused ? 1 : 0;
 	}
 
 	#refusalsOf(provider: string): Refusals {
-		const since = this.#slotNow() - slots;
-		const recent = (this.#providers.peek(provider) ?? []).filter(({n}) => n > since);
-		const sum = (what: 'attempts' | 'refused') => recent.reduce((total, slot) => total + slot[what], 0);
+		const since = this.#currentIndex() - slots;
+		const recent = (this.#providers.peek(provider) ?? []).filter(({index}) => index > since);
+		const sum = (field: 'attempts' | 'refused') => recent.reduce((total, slot) => total + slot[field], 0);
 		return {provider, attempts: sum('attempts'), refused: sum('refused')};
 	}
 
-	#slotNow(): number {
+	#currentIndex(): number {
 		return Math.floor(this.#clock.monotonic() / slotMs);
 	}
 }
 
-function isTooMuch({attempts, refused}: Refusals): boolean {
-	return refused >= minRefused && refused / attempts > share;
+function isOverLimit({attempts, refused}: Refusals): boolean {
+	return refused >= minRefused && refused / attempts > maxShare;
 }
 
 /** Whether a refusal is about this machine. A policy refusal counts only with a security code (RFC 3463, x.7.x). */
@@ -89,23 +90,11 @@ function isRefusalOfUs({outcome}: AttemptResult, {enhanced}: Attempt): boolean {
 	if (outcome.kind !== 'deferred' && outcome.kind !== 'bounced') {
 		return false;
 	}
-	return ofUs.has(outcome.category) || (outcome.category === 'policy' && /^[45]\.7\./.test(enhanced ?? ''));
+	return ownCategories.has(outcome.category) || (outcome.category === 'policy' && /^[45]\.7\./.test(enhanced ?? ''));
 }
 
 /** Labels under which countries register names: `co.uk`, `com.au`, `ne.jp`. */
-const registries: ReadonlySet<string> = new Set([
-	'ac',
-	'co',
-	'com',
-	'edu',
-	'go',
-	'gov',
-	'gr',
-	'ne',
-	'net',
-	'or',
-	'org',
-]);
+const registries: ReadonlySet<string> = new Set('ac co com edu go gov gr ne net or org'.split(' '));
 
 /** Returns a mail server's provider: `aspmx.l.google.com` → `google.com`. Good enough for counting. */
 export function providerOf(host: string): string {

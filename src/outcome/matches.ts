@@ -50,7 +50,7 @@ export function findMatches(item: ReadMail, known: Known, acceptMs: number): Mat
 			proven.push(candidate);
 		}
 	}
-	return proven.flatMap(candidate => matchesBy(candidate, item, known));
+	return proven.flatMap(candidate => toMatches(candidate, item, known));
 }
 
 /** Whether a token is recent enough to count (R3.2). */
@@ -63,59 +63,59 @@ function isProven({id, verify}: Candidate, {recipients, messages}: Known): boole
 	return recipient ? verify(recipient.address) : messages.has(id) && verify('');
 }
 
-function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}: Known): Match[] {
+function toMatches({id, via}: Candidate, item: ReadMail, {recipients, messages}: Known): Match[] {
 	const reports = isOfNobody(item) ? [] : item.reading.reports;
 	const recipient = recipients.get(id);
 	if (recipient) {
-		return [{item, via, recipient, report: saidOf(reports, recipient)}];
+		return [{item, via, recipient, report: summarize(reports, recipient)}];
 	}
-	return recipientsNamed(messages.get(id) ?? [], reports).map(each => ({
+	return groupByRecipient(messages.get(id) ?? [], reports).map(group => ({
 		item,
 		via,
-		recipient: each.recipient,
-		report: saidOf(each.reports, each.recipient),
+		recipient: group.recipient,
+		report: summarize(group.reports, group.recipient),
 	}));
 }
 
-/** Whether mail that is no report has the null sender: an unreadable bounce or an automatic reply. */
+/** Whether mail that is not a report has the null sender, like an unreadable bounce or an automatic reply. */
 export function isOfNobody({inbound, reading}: Pick<ReadMail, 'inbound' | 'reading'>): boolean {
 	return reading.kind === 'other' && inbound.mailFrom === '';
 }
 
-function saidOf(reports: readonly Report[], {address_key: addressKey}: Match['recipient']): Report | undefined {
+function summarize(reports: readonly Report[], {address_key: addressKey}: Match['recipient']): Report | undefined {
 	const summary = findSummary(reports, addressKey);
 	return summary && cutReport(summary);
 }
 
 /**
- * Finds the recipients that reports are about: those named by address, else the `to` recipient. The Message-ID is the
- * same for every recipient (decision 8).
+ * Groups reports by the recipients that they are about: those named by address, else the `to` recipient. The Message-ID
+ * is the same for every recipient (decision 8).
  */
-function recipientsNamed(
+function groupByRecipient(
 	recipients: ReadonlyArray<Match['recipient']>,
 	reports: readonly Report[],
 ): Array<{recipient: Match['recipient']; reports: Report[]}> {
 	const to = recipients.filter(({role}) => role === 'to');
-	const ofRecipient = new Map<Match['recipient'], Report[]>();
+	const groups = new Map<Match['recipient'], Report[]>();
 	for (const report of reports) {
 		const named = recipients.filter(({address_key: addressKey}) => isAbout(report, addressKey));
 		for (const recipient of named.length > 0 ? named : to) {
-			ofRecipient.set(recipient, [...(ofRecipient.get(recipient) ?? []), report]);
+			groups.set(recipient, [...(groups.get(recipient) ?? []), report]);
 		}
 	}
-	return ofRecipient.size > 0
-		? [...ofRecipient].map(([recipient, its]) => ({recipient, reports: its}))
+	return groups.size > 0
+		? [...groups].map(([recipient, group]) => ({recipient, reports: group}))
 		: to.map(recipient => ({recipient, reports: []}));
 }
 
 const mailedWithinMs = 90 * 86_400_000;
-/** A report may name more, but a collection of reports is not a report. */
+/** A report seldom names more. The rest of a longer list is ignored. */
 const maxNamed = 20;
 
 /**
  * Returns the recipients that a trusted reporter's signed report without a token names by address. Each is that of the
  * newest message to the address, if that is from the last 90 days and a single workspace. Among several workspaces, the
- * right one is unknown (R3.19).
+ * right one cannot be determined (R3.19).
  */
 export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
 	if (item.reporter === null || item.reading.kind !== 'arf') {
@@ -125,7 +125,7 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 	const since = idFloor('msg', Date.parse(item.inbound.receivedAt) - mailedWithinMs);
 	const matches: Match[] = [];
 	for (const report of requests.slice(0, maxNamed)) {
-		const key = keyNamed(report);
+		const key = findNamedKey(report);
 		const messageIds = key === null ? [] : await findLastMailed(trx, key, since);
 		if (messageIds.length === 1) {
 			const recipients = await findReportedRecipients(trx, {messageIds});
@@ -139,7 +139,7 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 	return matches;
 }
 
-function keyNamed({recipient, originalRecipient}: Report): string | null {
+function findNamedKey({recipient, originalRecipient}: Report): string | null {
 	const parsed = parseAddress(originalRecipient ?? recipient ?? '', {allowsUtf8Local: true});
 	return parsed.ok ? parsed.address.key : null;
 }
@@ -176,20 +176,21 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 /**
  * Returns the summary of one mail's reports for an address (in comparison form), if there are any. If some reports name
  * the address, the others are about other recipients. If none does, all are about it: an alias or forwarding led to
- * addresses that we do not know (R3.3).
+ * addresses unknown to us (R3.3).
  */
 function findSummary(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => isAbout(report, addressKey));
-	const about = naming.length > 0 ? naming : reports;
-	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');
-	if (wish) {
-		return wish;
+	const relevant = naming.length > 0 ? naming : reports;
+	const request = relevant.find(({action}) => action === 'complaint' || action === 'unsubscribe');
+	if (request) {
+		return request;
 	}
-	const having = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
-	const failed = having('failed');
-	// It failed only if no address behind its own may yet be reached, and does not exist only if none of them does.
-	const [other] = [...having('delivered', 'relayed', 'expanded'), ...having('delayed')];
-	return other ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? about[0];
+	const withAction = (...actions: readonly ReportAction[]) => relevant.filter(({action}) => actions.includes(action));
+	const failed = withAction('failed');
+	// An alias may lead to several addresses. It failed only if none of them may still be reached, and it does not
+	// exist only if none of them exists.
+	const [reachable] = [...withAction('delivered', 'relayed', 'expanded'), ...withAction('delayed')];
+	return reachable ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? relevant[0];
 }
 
 /** Whether the report is about this address. */
@@ -205,7 +206,7 @@ function keyOf(address: string): string {
 const maxNameLength = 320;
 const maxTextLength = 1024;
 
-/** Shortens a report so that it may be stored, whatever mail it came from. */
+/** Shortens the texts of a report before it is stored, because any mail may contain them. */
 function cutReport(report: Report): Report {
 	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
 	return {

@@ -42,35 +42,40 @@ export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
 	readonly at: string;
 	/** Whether endpoints of test keys get it too although it is about no message. */
 	readonly isTest?: boolean;
-	/** The id of the received mail it is about, with which what was posted is removed; absent for messages. */
+	/** The id of the received mail it is about. Removing that mail also removes its deliveries. Absent for messages. */
 	readonly keptFor?: string;
 };
 
-/** Returns the notice to a workspace's other endpoints. It omits the URL's path, which may contain a secret. */
+/** Returns the notice that an endpoint was disabled. It omits the path of the URL, which may contain a secret. */
 export function disabledNotice(
 	{id, workspaceId, mode, url}: Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url'>,
 	{at, reason}: {readonly at: string; readonly reason: DisabledReason | 'by_hand'},
 ): Notice {
-	const about = {workspaceId, messageId: null, recipient: null, isTest: mode === 'test'};
-	return {type: 'endpoint_disabled', ...about, at, detail: {endpoint: id, host: new URL(url).host, reason}};
+	const common = {workspaceId, messageId: null, recipient: null, isTest: mode === 'test'};
+	return {type: 'endpoint_disabled', ...common, at, detail: {endpoint: id, host: new URL(url).host, reason}};
 }
 
-/** Without `onDue`, for processes without a dispatcher, daemons learn about due deliveries as about any change. */
+/** Processes without a dispatcher omit `onDue`. Daemons then notice due deliveries as they notice any other change. */
 export type Notifier = Pick<EventWriter, 'newId'> & Partial<Pick<EventWriter, 'onDue'>>;
 
 /**
- * Adds deliveries for every subscribed endpoint, in the transaction of what they report.
+ * Adds deliveries for every subscribed endpoint, in the transaction of the changes that they report.
  *
- * @param known the subscribers of the workspaces, if they were read already
+ * @param subscribers the subscribers of the workspaces, if they were read already
  */
 export async function notify(
 	trx: Knex.Transaction,
 	notices: readonly Notice[],
 	notifier: Notifier,
-	known?: readonly Subscriber[],
+	subscribers?: readonly Subscriber[],
 ): Promise<void> {
-	const posted = notices.map(({at, ...one}) => ({...one, id: notifier.newId('evt'), occurredAt: at, recordedAt: at}));
-	await fanOut(trx, posted, notifier, known);
+	const posted = notices.map(({at, ...notice}) => ({
+		...notice,
+		id: notifier.newId('evt'),
+		occurredAt: at,
+		recordedAt: at,
+	}));
+	await fanOut(trx, posted, notifier, subscribers);
 }
 
 type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'keptFor'> & Pick<AnnouncedEvent, 'recordedAt'>;
@@ -86,7 +91,7 @@ function toPosted({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): 
 	return type === 'bounced' && isGiveUp(detail) ? [posted, {...posted, id: newId('evt'), type: 'gave_up'}] : [posted];
 }
 
-/** Whether a temporary failure was retried until the end, by us or by a relay. */
+/** Whether a temporary failure was retried until the time was up, by us or by a relay. */
 function isGiveUp({type, escalated, category, code, enhanced}: Readonly<Record<string, unknown>>): boolean {
 	const isSoft = type === 'transient' || escalated !== undefined;
 	return isSoft && (category === 'expired' || String(code).startsWith('4') || String(enhanced).startsWith('4.'));
@@ -101,7 +106,7 @@ async function fanOut(
 	if (events.length === 0) {
 		return;
 	}
-	const subscribers = known ?? (await findSubscribers(trx, [...new Set(events.map(one => one.workspaceId))]));
+	const subscribers = known ?? (await findSubscribers(trx, [...new Set(events.map(({workspaceId}) => workspaceId))]));
 	const candidates = events.flatMap(event =>
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === event.workspaceId && events.includes(event.type))
@@ -110,20 +115,20 @@ async function fanOut(
 	if (candidates.length === 0) {
 		return;
 	}
-	const messages = await readPosted(trx, idsOf(candidates));
-	const isTest = ({messageId, isTest}: Posted) =>
+	const messages = await readPosted(trx, messageIdsOf(candidates));
+	const isTestEvent = ({messageId, isTest}: Posted) =>
 		messageId === null ? isTest === true : messages.get(messageId)?.mode === 'test';
-	const pairs = candidates.filter(({event, subscriber}) => subscriber.mode === 'live' || isTest(event));
+	const pairs = candidates.filter(({event, subscriber}) => subscriber.mode === 'live' || isTestEvent(event));
 	if (pairs.length === 0) {
 		return;
 	}
 	const full = pairs.filter(({subscriber}) => subscriber.format === 'full');
-	const subjects = full.length === 0 ? new Map<string, string>() : await readSubjects(trx, idsOf(full));
+	const subjects = full.length === 0 ? new Map<string, string>() : await readSubjects(trx, messageIdsOf(full));
 	await insertDeliveries(
 		trx,
 		pairs.map(({event, subscriber}) => {
 			const message = messages.get(event.messageId ?? '');
-			const said = message && {...message, subject: subjects.get(message.id) ?? null};
+			const described = message && {...message, subject: subjects.get(message.id) ?? null};
 			return {
 				id: newId('whd'),
 				workspaceId: event.workspaceId,
@@ -131,7 +136,7 @@ async function fanOut(
 				messageId: event.keptFor ?? message?.id ?? null,
 				eventId: event.id,
 				eventType: event.type,
-				body: webhookBody(event, said, subscriber.format ?? 'default'),
+				body: webhookBody(event, described, subscriber.format ?? 'default'),
 				dueAt: isListener(subscriber.url) ? null : event.recordedAt,
 				createdAt: event.recordedAt,
 			};
@@ -148,19 +153,14 @@ async function fanOut(
 	);
 }
 
-const idsOf = (pairs: ReadonlyArray<{readonly event: Posted}>): string[] =>
+const messageIdsOf = (pairs: ReadonlyArray<{readonly event: Posted}>): string[] =>
 	pairs.flatMap(({event}) => event.messageId ?? []);
 
-const countedTypes: ReadonlySet<string> = new Set([
-	'delivered',
-	'bounced',
-	'complained',
-	'opened',
-] satisfies CountedStatus[]);
+const countedTypes = new Set<string>(['delivered', 'bounced', 'complained', 'opened'] satisfies CountedStatus[]);
 
 /**
  * Writes new events to the timeline, the usage figures and the webhook outbox. Every event after acceptance passes
- * here.
+ * through here.
  *
  * @param subscribers the subscribers of the workspaces, if they were read already
  */
@@ -173,8 +173,8 @@ export async function announce(
 	await insertEvents(trx, events);
 	// Most workspaces have no endpoint, so their events need not be parsed.
 	const subscribedIds = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
-	const posted = events.flatMap(one =>
-		subscribedIds?.has(one.workspaceId) === false ? [] : toPosted(eventWriter, one),
+	const posted = events.flatMap(event =>
+		subscribedIds?.has(event.workspaceId) === false ? [] : toPosted(eventWriter, event),
 	);
 	await fanOut(trx, posted, eventWriter, subscribers);
 	await countUsage(trx, events.flatMap(toUsage));
@@ -205,12 +205,12 @@ export function eventDetail(
 			enhanced: last.enhanced ?? undefined,
 			reply: last.reply,
 		}),
-		...explanation(outcome),
+		...outcomeDetail(outcome),
 		...(mayBeDuplicate && {possible_duplicate: true}),
 	});
 }
 
-function explanation(outcome: Outcome): Record<string, unknown> {
+function outcomeDetail(outcome: Outcome): Record<string, unknown> {
 	switch (outcome.kind) {
 		case 'bounced':
 			return {

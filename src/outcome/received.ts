@@ -16,10 +16,10 @@ export async function recordReceived(
 	}
 	const messages = received.map(({mail}) => mail);
 	const added = new Set(await insertReceived(trx, messages));
-	const fresh = received.filter(({mail}) => added.has(mail));
+	const inserted = received.filter(({mail}) => added.has(mail));
 	await notify(
 		trx,
-		fresh.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
+		inserted.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
 			type: 'received',
 			workspaceId,
 			messageId: inReplyTo,

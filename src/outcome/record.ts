@@ -47,33 +47,33 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedAttempt));
-			const held = new Map(ended.map(byRecipient));
-			const {ours, bounced, triedBefore} = splitParts(items, held);
+			const claims = new Map(ended.map(toEntry));
+			const {held, bounced, triedBefore} = selectHeld(items, claims);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
 				() => writeOutcomes(trx, ended),
 				() => readEarlier(trx, triedBefore.map(idOf)),
-				() => findSubscribers(trx, [...new Set(ours.map(workspaceOf))]),
+				() => findSubscribers(trx, [...new Set(held.map(workspaceOf))]),
 			);
-			// They are new in this list. If a term exists after all, the writer retries each item alone.
+			// Terms are normally new. If one exists after all, the insert fails and the writer retries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(trx, toTerms(items, written, reported));
-			const applied = await escalateSoft(trx, writtenOf(items, written));
+			const applied = await escalateSoft(trx, selectWritten(items, written));
 			const recorded = await readRecordedEnds(trx, reportedMessages(applied, written, reported));
 			await insertAttempts(trx, applied.map(toAttempts));
 			await notify(trx, toDeferrals(applied, written), eventWriter, subscribers);
 			const events: AnnouncedEvent[] = [];
 			for (const item of applied) {
-				const queued = held.get(item.recipient.id)?.queued ?? null;
-				const [doubtful, refused] = [isDoubtful(item, earlier), refusedOf(item, reported, recorded)];
-				events.push(...toEvents(item, {queued, mayBeDuplicate: doubtful, refused}, newId));
+				const queued = claims.get(item.recipient.id)?.queued ?? null;
+				const [mayBeDuplicate, refusal] = [isDoubtful(item, earlier), findRefusal(item, reported, recorded)];
+				events.push(...toEvents(item, {queued, mayBeDuplicate, refusal}, newId));
 			}
 			await announce(trx, events, eventWriter, subscribers);
 			await suppress(trx, applied, eventWriter, subscribers);
 			await recordFollowing(trx, eventWriter, applied);
 			await countAttempts(trx, applied, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, applied.flatMap(toTls));
-			const sealed = ours.filter(isSealed);
+			const sealed = held.filter(isSealed);
 			if (sealed.length > 0) {
 				await forgetSealed(trx, sealed.map(messageOf));
 			}
@@ -84,18 +84,18 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 
 // Code that runs for each of many recipients is a function of the module (`send/write.ts`).
 
-const byRecipient = (one: EndedAttempt) => [one.recipientId, one] as const;
+const toEntry = (attempt: EndedAttempt) => [attempt.recipientId, attempt] as const;
 const workspaceOf = ({recipient}: JudgedAttempt): string => recipient.workspace_id;
 const messageOf = ({recipient}: JudgedAttempt): string => recipient.message_id;
 const isSealed = ({recipient}: JudgedAttempt): boolean => recipient.sealed !== null;
 
-/** Sorts out the attempts whose recipients this daemon still held. */
-function splitParts(items: readonly JudgedAttempt[], held: ReadonlyMap<string, unknown>) {
-	const parts = {ours: [] as JudgedAttempt[], bounced: [] as JudgedAttempt[], triedBefore: [] as JudgedAttempt[]};
+/** Selects the attempts whose recipients this daemon still held, and those of them that need further queries. */
+function selectHeld(items: readonly JudgedAttempt[], claims: ReadonlyMap<string, unknown>) {
+	const parts: Record<'held' | 'bounced' | 'triedBefore', JudgedAttempt[]> = {held: [], bounced: [], triedBefore: []};
 	for (const item of items) {
 		const {recipient, verdict} = item;
-		if (held.has(recipient.id)) {
-			parts.ours.push(item);
+		if (claims.has(recipient.id)) {
+			parts.held.push(item);
 			if (verdict.outcome.kind === 'bounced') {
 				parts.bounced.push(item);
 			}
@@ -110,7 +110,7 @@ function splitParts(items: readonly JudgedAttempt[], held: ReadonlyMap<string, u
 
 type Written = ReadonlyMap<string, RecipientState>;
 
-function writtenOf(items: readonly JudgedAttempt[], written: Written): JudgedAttempt[] {
+function selectWritten(items: readonly JudgedAttempt[], written: Written): JudgedAttempt[] {
 	const applied: JudgedAttempt[] = [];
 	for (const item of items) {
 		if (written.has(item.recipient.id)) {
@@ -151,23 +151,23 @@ function toDeferrals(applied: readonly JudgedAttempt[], written: Written): Notic
 	return notices;
 }
 
-/** What reports about a recipient said while it was being attempted: the same rejection, or a different one. */
-type Refused = 'recorded' | 'otherwise';
+/** A rejection that a report recorded during the attempt: the same as that of the attempt, or another one. */
+type Refusal = 'same' | 'other';
 
-function refusedOf(
+function findRefusal(
 	{recipient, verdict: {outcome}}: JudgedAttempt,
 	reported: ReadonlySet<string>,
 	recorded: ReadonlyMap<string, RecordedEnds>,
-): Refused | undefined {
-	const its = recorded.get(recipient.id);
-	if (outcome.kind !== 'bounced' || !reported.has(recipient.id) || its === undefined) {
+): Refusal | undefined {
+	const ends = recorded.get(recipient.id);
+	if (outcome.kind !== 'bounced' || !reported.has(recipient.id) || ends === undefined) {
 		return undefined;
 	}
 	const type = outcome.escalated ? 'transient' : outcome.type;
-	return its.classes.has(refusalClass(type, outcome.category)) ? 'recorded' : 'otherwise';
+	return ends.classes.has(refusalClass(type, outcome.category)) ? 'same' : 'other';
 }
 
-/** Whether a report ended the recipient during the attempt, whatever the result of the attempt. */
+/** Whether a report ended delivery to the recipient during the attempt, regardless of the attempt's result. */
 function isOverruled({recipient, verdict}: JudgedAttempt, written: Written): boolean {
 	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
@@ -178,7 +178,7 @@ function isOverruled({recipient, verdict}: JudgedAttempt, written: Written): boo
  * a subject was attempted before.
  */
 function toTerms(items: readonly JudgedAttempt[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
-	const all: MessageTerms[] = [];
+	const messageTerms: MessageTerms[] = [];
 	for (const {recipient, rendered, verdict} of items) {
 		const state = written.get(recipient.id);
 		if (recipient.role === 'to' && state !== undefined) {
@@ -186,16 +186,16 @@ function toTerms(items: readonly JudgedAttempt[], written: Written, reported: Re
 			// A report has already listed the state that it caused, and a sent recipient is listed already.
 			const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
 			const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
-			all.push({workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms});
+			messageTerms.push({workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms});
 		}
 	}
-	return all;
+	return messageTerms;
 }
 
 function toEndedAttempt({recipient, rendered, result, verdict, crashes}: JudgedAttempt): EndedAttempt {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
-	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
+	const releaseReason = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
 	return {
 		recipientId: recipient.id,
 		state: verdict.state,
@@ -205,8 +205,8 @@ function toEndedAttempt({recipient, rendered, result, verdict, crashes}: JudgedA
 		attemptsBefore: recipient.attempts,
 		sentAt: recipient.sent_at ?? result.sentAt,
 		subject: recipient.subject ?? (recipient.role === 'to' ? (rendered?.subject ?? null) : null),
-		category: deferred?.category ?? (lockedOut === null ? recipient.last_category : 'config'),
-		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? recipient.last_reply,
+		category: deferred?.category ?? (releaseReason === null ? recipient.last_category : 'config'),
+		reply: deferred?.reason ?? releaseReason ?? result.attempts.at(-1)?.reply ?? recipient.last_reply,
 		crashes,
 		queued: recipient.queued,
 		links: rendered?.links ?? null,
@@ -230,22 +230,22 @@ function toTls({recipient, result}: JudgedAttempt): TlsDay[] {
 
 /**
  * Returns the events of an attempt. `queued` is written once per message, at the first claim of its `to` recipient, and
- * `sent` once per recipient. Each has its own time, before that of what followed.
+ * `sent` once per recipient. Each has its own time, earlier than that of the event after it.
  */
 function toEvents(
 	{recipient, result, verdict}: JudgedAttempt,
 	{
 		queued,
 		mayBeDuplicate,
-		refused,
-	}: {readonly queued: string | null; readonly mayBeDuplicate: boolean; readonly refused: Refused | undefined},
+		refusal,
+	}: {readonly queued: string | null; readonly mayBeDuplicate: boolean; readonly refusal: Refusal | undefined},
 	newId: NewId,
 ): AnnouncedEvent[] {
 	const events: AnnouncedEvent[] = [];
 	const common = {
 		...ofRecipient(recipient),
 		recordedAt: result.at,
-		isCounted: isCounted(recipient.role, recipient.destination) && refused === undefined,
+		isCounted: isCounted(recipient.role, recipient.destination) && refusal === undefined,
 	};
 	if (queued !== null && recipient.role === 'to') {
 		events.push({...common, ...queuedEvent(queued)});
@@ -254,7 +254,7 @@ function toEvents(
 		const detail = JSON.stringify({recipient: recipient.address, role: recipient.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
-	if (verdict.event && refused !== 'recorded') {
+	if (verdict.event && refusal !== 'same') {
 		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, mayBeDuplicate);
 		const suppressed = verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses;
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail, suppressed});
@@ -278,32 +278,27 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedAttempt
 	if (soft.length === 0) {
 		return items;
 	}
-	const escalated = await escalate(trx, soft);
-	const bySource = new Map([...escalated].map(([{item}, how]) => [item, how]));
+	const escalations = new Map([...(await escalate(trx, soft))].map(([{item}, escalated]) => [item, escalated]));
 	return items.map(item => {
-		const how = bySource.get(item);
+		const escalated = escalations.get(item);
 		const {outcome} = item.verdict;
-		return how === undefined || outcome.kind !== 'bounced'
-			? item
-			: {
-					...item,
-					verdict: {
-						...item.verdict,
-						outcome: {...outcome, type: 'permanent', suppresses: true, escalated: how},
-					},
-				};
+		if (escalated === undefined || outcome.kind !== 'bounced') {
+			return item;
+		}
+		const hard = {...outcome, type: 'permanent', suppresses: true, escalated} as const;
+		return {...item, verdict: {...item.verdict, outcome: hard}};
 	});
 }
 
-/** If attempts ended because time was up, what prevented the last one is the reason. */
+/** If the recipient's time is up, the category of its last attempt counts. */
 function toSoftBounce(item: JudgedAttempt): Array<SoftBounce & {readonly item: JudgedAttempt}> {
 	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
 	}
 	const {outcome} = result;
-	const untried = outcome.kind === 'released' ? (recipient.last_category as BounceCategory | null) : null;
-	const category = outcome.kind === 'deferred' ? outcome.category : (untried ?? verdict.outcome.category);
+	const lastCategory = outcome.kind === 'released' ? (recipient.last_category as BounceCategory | null) : null;
+	const category = outcome.kind === 'deferred' ? outcome.category : (lastCategory ?? verdict.outcome.category);
 	const enhanced = result.attempts.at(-1)?.enhanced ?? null;
 	return isSoftOfAddress(category, enhanced)
 		? [
@@ -336,7 +331,7 @@ async function suppress(
 
 /**
  * Records the complaint, open or click that the simulator adds to a delivery, as for real mail. It shares the outcome's
- * transaction, so a crash keeps both or none.
+ * transaction, so a crash leaves both or neither.
  */
 async function recordFollowing(
 	trx: Knex.Transaction,
@@ -346,7 +341,7 @@ async function recordFollowing(
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
 		await recordComplaints(trx, eventWriter, following.flatMap(toComplaint));
-		await recordEngagement(trx, eventWriter, following.flatMap(engagedOf));
+		await recordEngagement(trx, eventWriter, following.flatMap(toEngaged));
 	}
 }
 
@@ -370,7 +365,7 @@ function toComplaint(recorded: JudgedAttempt): Complaint[] {
 	];
 }
 
-function engagedOf(recorded: JudgedAttempt): Engaged[] {
+function toEngaged(recorded: JudgedAttempt): Engaged[] {
 	const {recipient, rendered, result} = recorded;
 	const type = followsOf(recorded);
 	const tracking = toTracking(recipient);

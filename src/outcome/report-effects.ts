@@ -25,7 +25,7 @@ import {
 import {hardBounceOf, suppressAddresses} from './suppress.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
-/** New information about a recipient. */
+/** A match that is stored as a new report. */
 export type Reported = Match & {readonly reportId: string};
 type MatchedReport = Reported & {readonly report: Report};
 
@@ -38,44 +38,44 @@ export async function actOn(
 	eventWriter: EventWriter,
 	reported: readonly Reported[],
 ): Promise<Map<string, EventType>> {
-	const matched = reported.filter((one): one is MatchedReport => one.report !== undefined);
-	const arrived = matched.filter(actionIs('delivered', 'relayed', 'expanded')).filter(wasTaken);
+	const matched = reported.filter((match): match is MatchedReport => match.report !== undefined);
+	const arrived = matched.filter(actionIs('delivered', 'relayed', 'expanded')).filter(wasAccepted);
 	const failed = matched.filter(actionIs('failed'));
-	const complaints = matched.filter(actionIs('complaint')).filter(wasTaken);
-	const already = await readRecordedEnds(
+	const complaints = matched.filter(actionIs('complaint')).filter(wasAccepted);
+	const recordedEnds = await readRecordedEnds(
 		trx,
 		[...arrived, ...failed, ...complaints].map(({recipient}) => recipient.message_id),
 	);
-	const newlyArrived = once(arrived, () => arrivalClass, already);
+	const newlyArrived = selectUnrecorded(arrived, () => arrivalClass, recordedEnds);
 	const written = [
 		...(await recordArrivals(trx, eventWriter, newlyArrived)),
-		...(await recordRefusals(trx, eventWriter, once(failed, classOfRefusal, already))),
-		...(await complain(
+		...(await recordRefusals(trx, eventWriter, selectUnrecorded(failed, classOfRefusal, recordedEnds))),
+		...(await recordComplaintReports(
 			trx,
 			eventWriter,
-			once(complaints, () => complaintClass, already),
+			selectUnrecorded(complaints, () => complaintClass, recordedEnds),
 		)),
-		...(await unsubscribe(trx, eventWriter, reported.filter(isUnsubscribe))),
-		...(await engage(trx, eventWriter, matched.filter(actionIs('opened', 'clicked')))),
+		...(await recordUnsubscribes(trx, eventWriter, reported.filter(isUnsubscribe))),
+		...(await recordTracked(trx, eventWriter, matched.filter(actionIs('opened', 'clicked')))),
 	];
-	await restoreArrived(trx, newlyArrived, matched, already);
-	await countReported(trx, reweighed(written, already), eventWriter);
-	return new Map(written.map(({one, event}) => [one.reportId, event]));
+	await restoreArrived(trx, newlyArrived, matched, recordedEnds);
+	await countReported(trx, toReweighed(written, recordedEnds), eventWriter);
+	return new Map(written.map(({match, event}) => [match.reportId, event]));
 }
 
 /** The new events and their weight in the workspace's reputation. */
-type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
+type Written = ReadonlyArray<{readonly match: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
 
 /** Returns the recipients that have an event with a weight. */
-function reweighed(written: Written, already: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
+function toReweighed(written: Written, recordedEnds: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
 	const weighing = groupBy(
 		written.filter(({weight}) => weight),
-		({one}) => one.recipient.id,
+		({match}) => match.recipient.id,
 	);
-	return [...weighing].map(([id, its]) => {
-		const before = already.get(id)?.weights ?? new Set<Weight>();
-		const after = new Set([...before, ...its.flatMap(({weight}) => weight ?? [])]);
-		return {recipient: (its[0] as Written[number]).one.recipient, before, after};
+	return [...weighing].map(([id, group]) => {
+		const before = recordedEnds.get(id)?.weights ?? new Set<Weight>();
+		const after = new Set([...before, ...group.flatMap(({weight}) => weight ?? [])]);
+		return {recipient: (group[0] as Written[number]).match.recipient, before, after};
 	});
 }
 
@@ -88,23 +88,23 @@ const actionIs =
  * Whether the mail was accepted, without which it can neither be delivered nor complained about. A report by a provider
  * proves that, even if the daemon exited before it stored it.
  */
-function wasTaken({recipient: {state, sent_at: sentAt}, item}: MatchedReport): boolean {
+function wasAccepted({recipient: {state, sent_at: sentAt}, item}: MatchedReport): boolean {
 	return item.reading.kind === 'provider' || sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
 const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report), categoryOf(report));
 
-/** Returns those that are not yet in the timelines. */
-function once(
+/** Returns the first report of each class about a recipient, unless the timeline already has that class. */
+function selectUnrecorded(
 	matched: readonly MatchedReport[],
-	classOf: (one: MatchedReport) => string,
-	already: ReadonlyMap<string, RecordedEnds>,
+	classOf: (match: MatchedReport) => string,
+	recordedEnds: ReadonlyMap<string, RecordedEnds>,
 ): MatchedReport[] {
-	const first = new Map(matched.toReversed().map(one => [`${one.recipient.id} ${classOf(one)}`, one]));
+	const first = new Map(matched.toReversed().map(match => [`${match.recipient.id} ${classOf(match)}`, match]));
 	return matched.filter(
-		one =>
-			first.get(`${one.recipient.id} ${classOf(one)}`) === one &&
-			!already.get(one.recipient.id)?.classes.has(classOf(one)),
+		match =>
+			first.get(`${match.recipient.id} ${classOf(match)}`) === match &&
+			!recordedEnds.get(match.recipient.id)?.classes.has(classOf(match)),
 	);
 }
 
@@ -120,14 +120,14 @@ async function recordArrivals(
 	eventWriter: EventWriter,
 	matched: readonly MatchedReport[],
 ): Promise<Written> {
-	const moving = await move(trx, matched, 'delivered');
-	const arrived = matched.filter(one => moving.has(one) || cameBack.has(one.recipient.state));
+	const moved = await move(trx, matched, 'delivered');
+	const arrived = matched.filter(match => moved.has(match) || statesAfterArrival.has(match.recipient.state));
 	await announce(
 		trx,
-		arrived.map(one => toEvent(one, eventWriter.newId('evt'), 'delivered', true)),
+		arrived.map(match => toEvent(match, eventWriter.newId('evt'), 'delivered', true)),
 		eventWriter,
 	);
-	return arrived.map(one => ({one, event: 'delivered'}));
+	return arrived.map(match => ({match, event: 'delivered'}));
 }
 
 /**
@@ -138,16 +138,16 @@ async function restoreArrived(
 	trx: Knex.Transaction,
 	arrived: readonly MatchedReport[],
 	matched: readonly MatchedReport[],
-	already: ReadonlyMap<string, RecordedEnds>,
+	recordedEnds: ReadonlyMap<string, RecordedEnds>,
 ): Promise<void> {
 	const reportsOf = groupBy(matched, ({recipient}) => recipient.id);
-	const restored = arrived.filter(one => {
-		const {recipient, item} = one;
-		const its = reportsOf.get(recipient.id) ?? [];
-		const refusals = its.filter(actionIs('failed'));
-		const names = [...refusals.map(classOfRefusal), ...(already.get(recipient.id)?.classes ?? [])];
-		const isLast = refusals.every(refusal => its.indexOf(refusal) < its.indexOf(one));
-		return item.reading.kind === 'provider' && isLast && !names.some(isPermanentRefusal);
+	const restored = arrived.filter(match => {
+		const {recipient, item} = match;
+		const ownReports = reportsOf.get(recipient.id) ?? [];
+		const refusals = ownReports.filter(actionIs('failed'));
+		const classes = [...refusals.map(classOfRefusal), ...(recordedEnds.get(recipient.id)?.classes ?? [])];
+		const isLast = refusals.every(refusal => ownReports.indexOf(refusal) < ownReports.indexOf(match));
+		return item.reading.kind === 'provider' && isLast && !classes.some(isPermanentRefusal);
 	});
 	const at = restored.at(-1)?.item.at;
 	if (at !== undefined) {
@@ -156,7 +156,7 @@ async function restoreArrived(
 	}
 }
 
-const cameBack: ReadonlySet<string> = new Set(['bounced', 'complained']);
+const statesAfterArrival: ReadonlySet<string> = new Set(['bounced', 'complained']);
 
 /**
  * Records rejections. The recipient leaves the queue if it is still there. Suppresses the address that the mail was
@@ -167,36 +167,38 @@ async function recordRefusals(
 	eventWriter: EventWriter,
 	matched: readonly MatchedReport[],
 ): Promise<Written> {
-	const moving = await move(trx, matched, 'bounced');
+	const moved = await move(trx, matched, 'bounced');
 	const escalated = await escalate(trx, matched.flatMap(toSoftBounce));
-	const escalations = new Map([...escalated].map(([{one}, how]) => [one, how]));
-	const blocking = matched.filter(one => (one.report.suppresses || escalations.has(one)) && mayBlock(one.recipient));
+	const escalations = new Map([...escalated].map(([{match}, escalation]) => [match, escalation]));
+	const suppressing = matched.filter(
+		match => (match.report.suppresses || escalations.has(match)) && canSuppress(match.recipient),
+	);
 	await announce(
 		trx,
-		matched.map(one => ({
-			...toEvent(one, eventWriter.newId('evt'), 'bounced', moving.has(one), escalations.get(one)),
-			suppressed: blocking.includes(one),
+		matched.map(match => ({
+			...toEvent(match, eventWriter.newId('evt'), 'bounced', moved.has(match), escalations.get(match)),
+			suppressed: suppressing.includes(match),
 		})),
 		eventWriter,
 	);
 	await suppressAddresses(
 		trx,
-		blocking.map(({recipient, item}) => hardBounceOf(recipient, item.at, eventWriter.newId('sup'))),
+		suppressing.map(({recipient, item}) => hardBounceOf(recipient, item.at, eventWriter.newId('sup'))),
 		eventWriter,
 	);
-	return matched.map(one => {
-		const isHard = one.report.suppresses || escalations.has(one);
-		return {one, event: 'bounced', weight: weightOfRefusal(categoryOf(one.report), isHard)};
+	return matched.map(match => {
+		const isHard = match.report.suppresses || escalations.has(match);
+		return {match, event: 'bounced', weight: weightOfRefusal(categoryOf(match.report), isHard)};
 	});
 }
 
-/** Returns a failure that says little by itself but counts towards too many (R2.1). */
-function toSoftBounce(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
-	const {recipient, report, item} = one;
+/** Returns a failure that suppresses nothing by itself but counts toward escalation (R2.1). */
+function toSoftBounce(match: MatchedReport): Array<SoftBounce & {readonly match: MatchedReport}> {
+	const {recipient, report, item} = match;
 	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
 	const isSoft = !report.suppresses && isSoftOfAddress(categoryOf(report), report.status);
-	return isSoft && mayBlock(recipient)
-		? [{one, workspaceId, messageId, addressKey, at: item.inbound.receivedAt}]
+	return isSoft && canSuppress(recipient)
+		? [{match, workspaceId, messageId, addressKey, at: item.inbound.receivedAt}]
 		: [];
 }
 
@@ -210,9 +212,9 @@ async function move(
 	if (at === undefined) {
 		return new Set();
 	}
-	const first = new Map([...matched].reverse().map(one => [one.recipient.id, one]));
-	const moved = await moveRecipients(trx, [...first.keys()], to, at);
-	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
+	const first = new Map([...matched].reverse().map(match => [match.recipient.id, match]));
+	const movedIds = await moveRecipients(trx, [...first.keys()], to, at);
+	return new Set([...first.values()].filter(({recipient}) => movedIds.has(recipient.id)));
 }
 
 /** `hasChangedState` means that the report changed the recipient's state. */
@@ -239,13 +241,13 @@ function toEvent(
 				category: categoryOf(matched.report),
 				escalated,
 			}),
-			...saidOf(matched),
+			...reportDetail(matched),
 		}),
 	};
 }
 
-/** Returns what a report said, for the timeline, without absent fields. */
-function saidOf({report, item, via, reportId}: MatchedReport): Record<string, unknown> {
+/** Returns the timeline detail of a report, without absent fields. */
+function reportDetail({report, item, via, reportId}: MatchedReport): Record<string, unknown> {
 	return {
 		host: report.host ?? undefined,
 		code: report.code ?? undefined,
@@ -261,7 +263,7 @@ function saidOf({report, item, via, reportId}: MatchedReport): Record<string, un
 	};
 }
 
-async function complain(
+async function recordComplaintReports(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	matched: readonly MatchedReport[],
@@ -269,19 +271,19 @@ async function complain(
 	await recordComplaints(
 		trx,
 		eventWriter,
-		matched.map(one => ({
-			recipient: one.recipient,
-			occurredAt: one.item.inbound.receivedAt,
-			recordedAt: one.item.at,
-			suppresses: mayBlock(one.recipient),
-			detail: saidOf(one),
+		matched.map(match => ({
+			recipient: match.recipient,
+			occurredAt: match.item.inbound.receivedAt,
+			recordedAt: match.item.at,
+			suppresses: canSuppress(match.recipient),
+			detail: reportDetail(match),
 		})),
 	);
-	return matched.map(one => ({one, event: 'complained', weight: 'complained'}));
+	return matched.map(match => ({match, event: 'complained', weight: 'complained'}));
 }
 
 /** Mail of a test key was not sent, so it suppresses no real address. */
-function mayBlock({destination, address_key: addressKey}: Match['recipient']): boolean {
+function canSuppress({destination, address_key: addressKey}: Match['recipient']): boolean {
 	return destination !== simulatorDomain || isSimulated(addressKey);
 }
 
@@ -290,7 +292,7 @@ function isUnsubscribe({via, report}: Reported): boolean {
 }
 
 /** Unsubscribes as the hosted page does: from the message's topic, or from everything if it has none. */
-async function unsubscribe(
+async function recordUnsubscribes(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	reported: readonly Reported[],
@@ -312,20 +314,22 @@ async function unsubscribe(
 		),
 		eventWriter,
 	);
-	return reported.filter((_, index) => results[index]?.isAnnounced).map(one => ({one, event: 'unsubscribed'}));
+	return reported.filter((_, index) => results[index]?.isAnnounced).map(match => ({match, event: 'unsubscribed'}));
 }
 
 /** Records opens and clicks that a provider tracked, if the operator wants them counted like our own. */
-async function engage(
+async function recordTracked(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	matched: readonly MatchedReport[],
 ): Promise<Written> {
-	const engaged = matched.map(one => ({one, event: one.report.action === 'opened' ? 'opened' : 'clicked'}) as const);
+	const engaged = matched.map(
+		match => ({match, event: match.report.action === 'opened' ? 'opened' : 'clicked'}) as const,
+	);
 	await recordEngagement(
 		trx,
 		eventWriter,
-		engaged.map(({one: {recipient, report, item}, event}) => ({
+		engaged.map(({match: {recipient, report, item}, event}) => ({
 			recipient,
 			type: event,
 			url: event === 'clicked' ? report.reason : '',

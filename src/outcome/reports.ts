@@ -56,15 +56,15 @@ type ReportOptions = {
 
 /** Further reports about a recipient are stored only if they change something: anyone with its token may send any. */
 const maxReports = 20;
-/** The size of the stored mail is checked again after this many more messages or octets. */
-const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
+/** Stored mail is trimmed again after this many more messages or octets. */
+const trimInterval = {messages: 100, bytes: 16 * 1024 * 1024};
 /** The maximum number of messages removed at once: a large one may replace many small ones. */
 const maxRemovals = 1000;
 
 /**
  * Records reports, many in one transaction. Each one is proven to be about a recipient or stored as unmatched. State,
- * timeline, suppression and webhooks follow, and the mail is marked as read. Equal reports count once, whatever their
- * number and address (R3.1–R3.4).
+ * timeline, suppression and webhooks follow, and the mail is marked as read. Identical reports count once, even
+ * if they arrive at different addresses (R3.1–R3.4).
  */
 export function createReportWrite(
 	eventWriter: EventWriter,
@@ -75,11 +75,11 @@ export function createReportWrite(
 
 	/** Removes excess stored mail at once: a flood must not wait for the next sweep. */
 	async function trim(trx: Knex.Transaction, stored: readonly ReadMail[]): Promise<void> {
-		for (const [workspaceId, its] of groupBy(stored, ({reading}) => reading.workspace ?? null)) {
+		for (const [workspaceId, added] of groupBy(stored, ({reading}) => reading.workspace ?? null)) {
 			const before = untrimmed.get(workspaceId) ?? {count: 0, bytes: 0};
-			const count = before.count + its.length;
-			const bytes = before.bytes + its.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0);
-			if (count < keptAtOnce.mails && bytes < keptAtOnce.bytes) {
+			const count = before.count + added.length;
+			const bytes = before.bytes + added.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0);
+			if (count < trimInterval.messages && bytes < trimInterval.bytes) {
 				untrimmed.set(workspaceId, {count, bytes});
 				continue;
 			}
@@ -99,12 +99,13 @@ export function createReportWrite(
 			const {known, matches} = await prove(trx, items, acceptMs);
 			const added = await addReports(trx, eventWriter, matches.flat());
 			const events = await actOn(trx, eventWriter, added);
-			const fresh = await withoutIdle(trx, added, events);
-			const freshOf = groupBy(fresh, ({item}) => item);
+			const newReports = groupBy(await withoutExcess(trx, added, events), ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
-				const isNew = new Map(freshOf.get(item)?.map(one => [one.recipient, events.get(one.reportId) ?? null]));
-				const its = matches[index] as Match[];
-				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, isNew.size > 0, known)};
+				const newEvents = new Map(
+					newReports.get(item)?.map(({recipient, reportId}) => [recipient, events.get(reportId) ?? null]),
+				);
+				const about = (matches[index] as Match[]).map(match => toAbout(match, newEvents));
+				return {about, kept: toRetentionReason(item, matches[index] as Match[], newEvents.size > 0, known)};
 			});
 			await recordReceived(
 				trx,
@@ -113,7 +114,7 @@ export function createReportWrite(
 			);
 			await markRead(
 				trx,
-				items.map((item, index) => endOf(item, effects[index] as ReportEffect, known, acceptMs)),
+				items.map((item, index) => toInboundEnd(item, effects[index] as ReportEffect, known, acceptMs)),
 			);
 			await trim(
 				trx,
@@ -133,28 +134,28 @@ async function prove(
 	items: readonly ReadMail[],
 	acceptMs: number,
 ): Promise<{readonly known: Known; readonly matches: Match[][]}> {
-	const young = (item: ReadMail, prefix: string) =>
+	const recentIds = (item: ReadMail, prefix: string) =>
 		item.candidates
-			.filter(one => one.id.startsWith(prefix) && isYoung(one, item.inbound, acceptMs))
+			.filter(candidate => candidate.id.startsWith(prefix) && isYoung(candidate, item.inbound, acceptMs))
 			.map(({id}) => id);
-	const recipientIds = new Set(items.flatMap(item => young(item, 'rcp_')));
-	const found = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
-	const recipients = new Map(found.map(recipient => [recipient.id, recipient]));
+	const recipientIds = new Set(items.flatMap(item => recentIds(item, 'rcp_')));
+	const candidates = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
+	const recipients = new Map(candidates.map(recipient => [recipient.id, recipient]));
 	const byRecipient = new Map(
 		items.map(item => [item, findMatches(item, {recipients, messages: new Map()}, acceptMs)]),
 	);
 
-	const others = items.filter(item => byRecipient.get(item)?.length === 0);
-	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
+	const unmatched = items.filter(item => byRecipient.get(item)?.length === 0);
+	const messageIds = new Set(unmatched.flatMap(item => recentIds(item, 'msg_')));
 	const ofMessages = await findReportedRecipients(trx, {messageIds: [...messageIds]});
 	const known = {recipients, messages: groupBy(ofMessages, ({message_id: messageId}) => messageId)};
-	const byMessage = new Map(others.map(item => [item, findMatches(item, known, acceptMs)]));
+	const byMessage = new Map(unmatched.map(item => [item, findMatches(item, known, acceptMs)]));
 
 	const matches: Match[][] = [];
 	for (const item of items) {
 		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
-		const candidates = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
-		matches.push(candidates.filter(isThere).filter(isInScope).map(withoutHidden));
+		const all = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
+		matches.push(all.filter(isNotErased).filter(isInScope).map(withoutHidden));
 	}
 	return {known, matches};
 }
@@ -171,7 +172,7 @@ async function addReports(
 }
 
 /** Removes reports that changed nothing from recipients that have enough of them. Returns the others. */
-async function withoutIdle(
+async function withoutExcess(
 	trx: Knex.Transaction,
 	added: readonly Reported[],
 	events: ReadonlyMap<string, EventType>,
@@ -197,7 +198,7 @@ function withoutHidden(match: Match): Match {
 }
 
 /** Nothing more is written about an erased person. */
-function isThere({recipient}: Match): boolean {
+function isNotErased({recipient}: Match): boolean {
 	return recipient.address !== erasedAddress;
 }
 
@@ -239,7 +240,7 @@ function toRow(match: Reported): NewReport {
 	};
 }
 
-function aboutOf(match: Match, fresh: ReadonlyMap<Match['recipient'], EventType | null>): About {
+function toAbout(match: Match, newEvents: ReadonlyMap<Match['recipient'], EventType | null>): About {
 	const {recipient, via, report} = match;
 	return {
 		recipientId: recipient.id,
@@ -249,8 +250,8 @@ function aboutOf(match: Match, fresh: ReadonlyMap<Match['recipient'], EventType 
 		via,
 		action: toAction(match),
 		report: report ?? null,
-		isNew: fresh.has(recipient),
-		event: fresh.get(recipient) ?? null,
+		isNew: newEvents.has(recipient),
+		event: newEvents.get(recipient) ?? null,
 	};
 }
 
@@ -258,8 +259,13 @@ function toAction({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
-/** Returns why the operator should see the mail itself. */
-function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): RetentionReason | null {
+/** Returns why the operator should see the mail itself, or `null` if it need not be stored. */
+function toRetentionReason(
+	item: ReadMail,
+	matches: readonly Match[],
+	isNew: boolean,
+	known: Known,
+): RetentionReason | null {
 	const {inbound, reading} = item;
 	if (inbound.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
@@ -268,7 +274,7 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 		return null; // Its workspace has it.
 	}
 	if (matches.length === 0 && reading.kind === 'provider' && reading.reports.every(({action}) => action === 'none')) {
-		return null; // Such as "processed", from which nothing follows.
+		return null; // For example "processed", which has no effect.
 	}
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
@@ -283,7 +289,7 @@ function isErased({id}: Candidate, {recipients, messages}: Known): boolean {
 	return recipient?.address === erasedAddress;
 }
 
-function endOf(item: ReadMail, {about, kept}: ReportEffect, known: Known, acceptMs: number): InboundEnd {
+function toInboundEnd(item: ReadMail, {about, kept}: ReportEffect, known: Known, acceptMs: number): InboundEnd {
 	return {
 		id: item.inbound.id,
 		at: item.at,

@@ -22,7 +22,7 @@ export const minDelivered = 1000;
 export const minComplaints = 3;
 
 /** A warning clears below this fraction of the limit, so that fluctuating figures do not repeat it. */
-const fineBelow = 0.8;
+const clearFraction = 0.8;
 
 const kinds: readonly Kind[] = ['bounces', 'complaints'];
 
@@ -39,28 +39,28 @@ export function findFindings(windows: Windows, limits: ReputationLimits): Findin
 export function isCalm(windows: Windows, {warn}: ReputationLimits): boolean {
 	return kinds.every(kind =>
 		spans.every(span => {
-			const {n, of, tells} = toCounts(kind, windows[span]);
-			return !tells || n / of < warn[kind] * fineBelow;
+			const {n, of, isMeaningful} = toCounts(kind, windows[span]);
+			return !isMeaningful || n / of < warn[kind] * clearFraction;
 		}),
 	);
 }
 
 function toFinding(kind: Kind, span: Span, figures: Figures, {warn, pause}: ReputationLimits): Finding | null {
-	const {n, of, tells} = toCounts(kind, figures);
+	const {n, of, isMeaningful} = toCounts(kind, figures);
 	const share = of === 0 ? 0 : n / of;
-	if (!tells || share < warn[kind]) {
+	if (!isMeaningful || share < warn[kind]) {
 		return null;
 	}
 
-	const isSure = share >= pause[kind] && wilsonLowerBound(n, of) > warn[kind];
-	const level = isSure ? 'pause' : 'warn';
-	return {level, kind, span, n, of, share, limit: isSure ? pause[kind] : warn[kind]};
+	const isCertain = share >= pause[kind] && wilsonLowerBound(n, of) > warn[kind];
+	const level = isCertain ? 'pause' : 'warn';
+	return {level, kind, span, n, of, share, limit: isCertain ? pause[kind] : warn[kind]};
 }
 
 function toCounts(kind: Kind, {attempted, hard, delivered, complained}: Figures) {
 	return kind === 'bounces'
-		? {n: hard, of: attempted, tells: attempted >= minAttempted}
-		: {n: complained, of: delivered, tells: delivered >= minDelivered && complained >= minComplaints};
+		? {n: hard, of: attempted, isMeaningful: attempted >= minAttempted}
+		: {n: complained, of: delivered, isMeaningful: delivered >= minDelivered && complained >= minComplaints};
 }
 
 /** The 97.5 % point of the normal distribution, for a two-sided 95 % interval. */
@@ -82,7 +82,7 @@ export function wilsonLowerBound(hits: number, trials: number): number {
 }
 
 const hours: Readonly<Record<Span, number>> = {day: 24, week: 168};
-const keptHours = 8 * 24;
+const retainedHours = 8 * 24;
 
 /** Returns the UTC hour of a stored time, which is the key of its row: `2026-11-21T13`. */
 export function hourOf(stored: string): string {
@@ -96,7 +96,7 @@ export function windowStarts(now: number): Readonly<Record<Span, string>> {
 
 /** Returns the earliest hour that can still be part of a window. */
 export function firstKeptHour(now: number): string {
-	return hoursAgo(now, keptHours);
+	return hoursAgo(now, retainedHours);
 }
 
 function hoursAgo(now: number, count: number): string {
@@ -112,14 +112,14 @@ export function percent(share: number): string {
 
 /** Returns `30 of 200 bounced in 24 hours (15%, limit 10%)`. */
 function findingText({kind, span, n, of, share, limit}: Finding): string {
-	const what = kind === 'bounces' ? 'bounced' : 'complained';
-	return `${n} of ${of} ${what} in ${spanNames[span]} (${percent(share)}, limit ${percent(limit)})`;
+	const verb = kind === 'bounces' ? 'bounced' : 'complained';
+	return `${n} of ${of} ${verb} in ${spanNames[span]} (${percent(share)}, limit ${percent(limit)})`;
 }
 
 /** Describes the first finding of each kind. */
 export function findingsText(findings: readonly Finding[]): string {
-	const first = findings.filter((one, index) => findings.findIndex(({kind}) => kind === one.kind) === index);
-	return first.map(findingText).join('; ');
+	const firsts = findings.filter(({kind}, index) => findings.findIndex(other => other.kind === kind) === index);
+	return firsts.map(findingText).join('; ');
 }
 
 /** Returns the reason for an automatic pause. A manual pause has the operator's reason. */

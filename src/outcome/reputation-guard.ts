@@ -42,75 +42,68 @@ export type Guard = {
  * rates are clearly too high (R7.2). It relies on the hourly counts in the store, and reads them beside the writer, so
  * that it never delays sending. It writes only changes, and never resumes a paused workspace: only an operator can.
  */
-export function startGuard({
-	store,
-	limits,
-	acting,
-	onJudged,
-	onError,
-	restMs = 250,
-	roundMs = 60_000,
-}: GuardOptions): Guard {
+export function startGuard(options: GuardOptions): Guard {
+	const {onError, restMs = 250, roundMs = 60_000} = options;
 	let waiting = new Set<string>();
-	let judging: Promise<void> | null = null;
+	let running: Promise<void> | null = null;
 	let timer: NodeJS.Timeout | undefined;
 	let isStopped = false;
 
-	async function check(ids?: readonly string[]): Promise<void> {
-		const now = limits();
-		if (now !== null) {
-			for (const judged of await judge(store, now, acting, ids)) {
-				onJudged(judged);
-			}
-		}
-	}
-
 	/** Only one check runs at a time. Figures reported meanwhile are checked after a rest. */
-	function begin(ids?: readonly string[]): void {
-		judging = check(ids)
+	function start(ids?: readonly string[]): void {
+		running = check(options, ids)
 			.catch(onError)
 			.finally(() => {
-				judging = null;
+				running = null;
 				if (!isStopped) {
-					timer = setTimeout(goOn, restMs);
+					timer = setTimeout(checkWaiting, restMs);
 				}
 			});
 	}
 
-	function goOn(): void {
+	function checkWaiting(): void {
 		timer = undefined;
 		if (waiting.size > 0) {
 			const ids = [...waiting];
 			waiting = new Set();
-			begin(ids);
+			start(ids);
 		}
 	}
 
 	const round = setInterval(() => {
-		if (!judging) {
+		if (!running) {
 			clearTimeout(timer);
 			waiting = new Set();
-			begin();
+			start();
 		}
 	}, roundMs);
-	begin();
+	start();
 
 	return {
 		counted(workspaceIds) {
 			for (const id of workspaceIds) {
 				waiting.add(id);
 			}
-			if (!judging && timer === undefined && !isStopped) {
-				goOn();
+			if (!running && timer === undefined && !isStopped) {
+				checkWaiting();
 			}
 		},
 		async stop() {
 			isStopped = true;
 			clearInterval(round);
 			clearTimeout(timer);
-			await judging;
+			await running;
 		},
 	};
+}
+
+async function check({store, limits, acting, onJudged}: GuardOptions, ids?: readonly string[]): Promise<void> {
+	const currentLimits = limits();
+	if (currentLimits !== null) {
+		for (const judged of await judge(store, currentLimits, acting, ids)) {
+			onJudged(judged);
+		}
+	}
 }
 
 /**
@@ -125,7 +118,7 @@ export async function judge(
 	const now = acting.clock.now();
 	const statuses = await readStatuses(reader, {starts: windowStarts(now), ...(ids && {ids})});
 	const due = statuses.flatMap(status => {
-		const judged = judgedOf(status, limits);
+		const judged = toChange(status, limits);
 		return judged === null ? [] : [{status, judged}];
 	});
 	if (due.length === 0) {
@@ -134,7 +127,7 @@ export async function judge(
 	return await writer.transaction(async trx => {
 		const applied: Judged[] = [];
 		for (const {status, judged} of due) {
-			if (await write(trx, acting, status, judged, storeTime(now))) {
+			if (await applyChange(trx, acting, status, judged, storeTime(now))) {
 				applied.push(judged);
 			}
 		}
@@ -146,22 +139,22 @@ export async function judge(
 }
 
 /** Returns the change to make, or `null`. A paused workspace stays paused until an operator resumes it. */
-function judgedOf({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
+function toChange({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
 	const findings = findFindings(windows, limits);
-	const about = {workspaceId: id, name, findings};
+	const common = {workspaceId: id, name, findings};
 	if (pausedAt !== null) {
 		return null;
 	}
 	if (findings[0]?.level === 'pause') {
-		return {...about, kind: 'paused'};
+		return {...common, kind: 'paused'};
 	}
 	if (warnedAt === null) {
-		return findings.length > 0 ? {...about, kind: 'warned'} : null;
+		return findings.length > 0 ? {...common, kind: 'warned'} : null;
 	}
-	return isCalm(windows, limits) ? {...about, kind: 'calm'} : null;
+	return isCalm(windows, limits) ? {...common, kind: 'calm'} : null;
 }
 
-async function write(
+async function applyChange(
 	trx: Knex.Transaction,
 	acting: Acting,
 	status: ReputationStatus,

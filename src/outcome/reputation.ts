@@ -9,7 +9,7 @@ import {countHours, type EarlierAttempts, type ReputationCount, readEarlier} fro
 import type {EventWriter} from './outbox.ts';
 import type {JudgedAttempt} from './settle.ts';
 
-/** What an outcome says: the address does not exist, our server was rejected, or the recipient reported spam. */
+/** What an outcome shows: the address does not exist, our server was rejected, or the recipient reported spam. */
 export type Weight = 'hard' | 'server' | 'complained';
 type Weights = ReadonlySet<Weight>;
 
@@ -64,13 +64,15 @@ export async function countAttempts(
 	{earlier, reported}: KnownBefore,
 	eventWriter: EventWriter,
 ): Promise<void> {
-	const changes = recorded.flatMap(one => {
-		const change = changeOf(one.recipient, ...histories(one, reported.get(one.recipient.id)?.weights ?? none));
-		return change === null ? [] : [{one, change}];
+	const changes = recorded.flatMap(attempt => {
+		const {recipient} = attempt;
+		const weights = reported.get(recipient.id)?.weights ?? noWeights;
+		const change = changeOf(recipient, ...toHistories(attempt, weights));
+		return change === null ? [] : [{attempt, change}];
 	});
 	await count(
 		trx,
-		changes.map(({one: {recipient, result}, change}) => ({
+		changes.map(({attempt: {recipient, result}, change}) => ({
 			...change,
 			workspaceId: recipient.workspace_id,
 			at: earlier.get(recipient.id)?.at ?? result.attempts[0]?.at ?? result.at,
@@ -79,11 +81,11 @@ export async function countAttempts(
 	);
 }
 
-const none: Weights = new Set();
+const noWeights: Weights = new Set();
 const attemptedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
 /** Returns a recipient's history before its attempt and after it. */
-function histories(
+function toHistories(
 	{recipient, verdict: {outcome, attempts}}: JudgedAttempt,
 	reported: Weights,
 ): [before: History, after: History] {
@@ -132,12 +134,12 @@ export async function countReported(
 
 /** Returns the change of the figures, or `null` if they stay the same. */
 function changeOf({destination}: {readonly destination: string}, before: History, after: History): Figures | null {
-	const [was, is] = [toFigures(before), toFigures(after)];
+	const [old, current] = [toFigures(before), toFigures(after)];
 	const change = {
-		attempted: is.attempted - was.attempted,
-		hard: is.hard - was.hard,
-		delivered: is.delivered - was.delivered,
-		complained: is.complained - was.complained,
+		attempted: current.attempted - old.attempted,
+		hard: current.hard - old.hard,
+		delivered: current.delivered - old.delivered,
+		complained: current.complained - old.complained,
 	};
 	return destination !== simulatorDomain && Object.values(change).some(n => n !== 0) ? change : null;
 }
@@ -202,6 +204,7 @@ function classOf({type, category, escalated}: Detail): string {
 
 /** A bounce is also permanent if the route was rejected permanently, which does not concern the address. */
 function weightOf({type, category, escalated}: Detail): Weight | null {
-	const known = category as BounceCategory;
-	return weightOfRefusal(known, type === 'permanent' && (escalated !== undefined || suppresses(known)));
+	const bounceCategory = category as BounceCategory;
+	const isHard = type === 'permanent' && (escalated !== undefined || suppresses(bounceCategory));
+	return weightOfRefusal(bounceCategory, isHard);
 }

@@ -10,7 +10,7 @@ import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce, type Notifier, ofRecipient} from './outbox.ts';
 
 /** The end of one attempt for a claimed recipient, before the next step is decided. */
-type TryEnd = {
+type AttemptEnd = {
 	readonly result: AttemptResult;
 	readonly acceptedAt: number;
 	/** The number of attempts before this one. */
@@ -43,7 +43,7 @@ type NextStep = {
  * A deferral after the end of its schedule or lifetime is a transient bounce (4.4.7), and so is a release past the
  * lifetime.
  */
-export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {
+export function decideNext(end: AttemptEnd, now: number, random: () => number): NextStep {
 	const {outcome} = end.result;
 	const attempts = end.attempts + 1;
 	const done = (state: RecipientState, event: EventType | null): NextStep => ({
@@ -66,8 +66,8 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 			return {...done('suppressed', 'suppressed'), attempts: end.attempts};
 		case 'released':
 			if (now >= endOfLife(end.acceptedAt, end.retry.lifetime)) {
-				const last = outcome.reason ?? end.lastReply ?? null;
-				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last, end.retry)};
+				const lastReply = outcome.reason ?? end.lastReply ?? null;
+				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(lastReply, end.retry)};
 			}
 			return {
 				...waiting(end),
@@ -81,7 +81,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 			const isLeast = result.attempts.some(isPossibleDuplicate);
 			const next =
 				fixedWaitMs === undefined
-					? nextAttempt(retry, {acceptedAt, now, attempts: attempts, waitMs: outcome.waitMs, isLeast}, random)
+					? nextAttempt(retry, {acceptedAt, now, attempts, waitMs: outcome.waitMs, isLeast}, random)
 					: now + fixedWaitMs;
 			return next === null
 				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason, retry)}
@@ -90,33 +90,33 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 	}
 }
 
-function waiting(end: TryEnd): {state: RecipientState} {
+function waiting(end: AttemptEnd): {state: RecipientState} {
 	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
 }
 
-/** `last` is what prevented delivery, or `null` if no attempt was completed. */
-function expired(last: string | null, {expires}: Retry): Outcome {
-	const late = expires ? 'before it expired' : 'within the queue lifetime';
+/** `lastReply` is what prevented delivery, or `null` if no attempt was completed. */
+function expired(lastReply: string | null, {expires}: Retry): Outcome {
+	const deadline = expires ? 'before it expired' : 'within the queue lifetime';
 	return {
 		kind: 'bounced',
 		type: 'transient',
 		category: 'expired',
-		reason: `4.4.7 Not delivered ${late}; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
+		reason: `4.4.7 Not delivered ${deadline}; ${lastReply === null ? 'no attempt was completed' : `last: ${lastReply}`}`,
 		suppresses: false,
 	};
 }
 
-/** How an operator ends waiting recipients: silently, or as a bounce that webhooks report. Neither suppresses. */
+/** How an operator removes waiting recipients: silently, or as a bounce that webhooks report. Neither suppresses. */
 export type GivenUp = {readonly kind: 'drop' | 'cancel'} | {readonly kind: 'fail'; readonly reason: string};
 
 /** Takes recipients out of the queue for an operator, with timeline entries. Skips those being attempted. */
 export async function giveUp(
 	trx: Knex.Transaction,
 	step: Step,
-	how: GivenUp,
+	end: GivenUp,
 	eventWriter: Notifier,
 ): Promise<readonly Recipient[]> {
-	const state = how.kind === 'fail' ? 'bounced' : 'errored';
+	const state = end.kind === 'fail' ? 'bounced' : 'errored';
 	const ended = await endWaiting(trx, step, state);
 	await announce(
 		trx,
@@ -129,7 +129,7 @@ export async function giveUp(
 			detail: JSON.stringify({
 				recipient: recipient.address,
 				role: recipient.role,
-				...explanation(how, recipient),
+				...endDetail(end, recipient),
 			}),
 			isCounted: isCounted(recipient.role, recipient.destination),
 		})),
@@ -138,10 +138,10 @@ export async function giveUp(
 	return ended;
 }
 
-function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknown> {
-	return how.kind === 'fail'
-		? {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason}
-		: {reason: how.kind === 'drop' ? 'dropped' : 'cancelled'};
+function endDetail(end: GivenUp, {attempts}: Recipient): Record<string, unknown> {
+	return end.kind === 'fail'
+		? {attempt: attempts, type: 'transient', category: 'operator', reason: end.reason}
+		: {reason: end.kind === 'drop' ? 'dropped' : 'cancelled'};
 }
 
 const {fields: triedFields} = toColumns(

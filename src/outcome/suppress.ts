@@ -7,21 +7,16 @@ import {type Notice, type Notifier, notify} from './outbox.ts';
 
 /** Returns the suppression of an address that hard-bounced. */
 export const hardBounceOf = (
-	{
-		workspace_id,
-		address,
-		address_key,
-		message_id,
-	}: Pick<Recipient, 'workspace_id' | 'address' | 'address_key' | 'message_id'>,
+	recipient: Pick<Recipient, 'workspace_id' | 'address' | 'address_key' | 'message_id'>,
 	at: string,
 	id: string,
 ): NewSuppression => ({
 	id,
-	workspaceId: workspace_id,
-	address,
-	addressKey: address_key,
+	workspaceId: recipient.workspace_id,
+	address: recipient.address,
+	addressKey: recipient.address_key,
 	reason: 'hard_bounce',
-	source: message_id,
+	source: recipient.message_id,
 	createdAt: at,
 });
 
@@ -39,9 +34,9 @@ export async function suppressAddresses(
 	const notices = entries
 		.filter(({id}) => added.has(id))
 		.map(({id, workspaceId, address: recipient, reason, source, mode, createdAt: at, messageId}): Notice => {
-			const about = {workspaceId, messageId: messageId ?? (isId('msg', source) ? source : null), recipient};
+			const common = {workspaceId, messageId: messageId ?? (isId('msg', source) ? source : null), recipient};
 			const detail = {id, reason, source};
-			return {type: 'recipient_suppressed', ...about, at, detail, isTest: mode === 'test'};
+			return {type: 'recipient_suppressed', ...common, at, detail, isTest: mode === 'test'};
 		});
 	await notify(trx, notices, notifier, subscribers);
 	return added;

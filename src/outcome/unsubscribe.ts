@@ -30,7 +30,7 @@ export type OptOutAction = 'topic' | 'all' | 'undo';
 /** `pause` stops optional mail for 30 days and `resume` ends that. Otherwise, topics to rejoin and leave, by code. */
 export type PreferenceAction = 'pause' | 'resume' | {readonly in: readonly string[]; readonly out: readonly string[]};
 
-/** Whom the link of a message was for, and what they request. */
+/** The person for whom a link was created, and what they request. */
 export type Unsubscription = {
 	readonly workspaceId: string;
 	/** `noMessage` if the link was not in a message. */
@@ -107,7 +107,7 @@ export async function unsubscribeAll(
 	const results = new Map<Unsubscription, Unsubscribed>();
 	// In the order of their keys, because two nodes may write the same addresses.
 	for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
-		results.set(item, await act(trx, item, eventWriter));
+		results.set(item, await apply(trx, item, eventWriter));
 	}
 	return items.map(item => results.get(item) as Unsubscribed);
 }
@@ -119,11 +119,12 @@ export async function readStatus(
 ): Promise<SubscriptionStatus> {
 	const row = await findStatus(reader, toPair(recipient), recipient);
 	const isRequired = row?.requiredAt != null;
-	const block = isRequired
-		? await blockOfOthers(reader, recipient)
-		: row?.optOutSource
-			? toBlock(row.optOutSource.startsWith(pageSource))
-			: null;
+	let block: Block | null = null;
+	if (isRequired) {
+		block = await findBlockOnOthers(reader, recipient);
+	} else if (row?.optOutSource) {
+		block = toBlock(row.optOutSource.startsWith(pageSource));
+	}
 	return {
 		topic:
 			row?.topicCode && row.topicName
@@ -135,30 +136,31 @@ export async function readStatus(
 	};
 }
 
-/** The source of what the link of a required topic creates. It undoes nothing else. */
-const sourceOf = ({topicId}: Pick<Unsubscription, 'topicId'>) => `${pageSource}:${topicId}`;
+/** The source of opt-outs that the link of a required topic creates. The link undoes no others. */
+const requiredTopicSource = ({topicId}: Pick<Unsubscription, 'topicId'>) => `${pageSource}:${topicId}`;
 
-/** Returns everything a person can opt out of, including mail without a topic. */
-async function otherCodes(reader: Knex, workspaceId: string): Promise<string[]> {
+/** Returns the codes of everything a person can opt out of, including mail without a topic. */
+async function listOptOutCodes(reader: Knex, workspaceId: string): Promise<string[]> {
 	return [...(await listOptionalCodes(reader, workspaceId)), noTopic];
 }
 
-async function blockOfOthers(
+/** Finds what prevents all mail of optional topics, if anything does. */
+async function findBlockOnOthers(
 	reader: Knex,
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey' | 'topicId'>,
 ): Promise<Block | null> {
 	const pair = toPair(recipient);
-	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
-	const others = (await otherCodes(reader, recipient.workspaceId)).map(code => left?.get(code));
-	return others.every(optOut => optOut?.until === null)
-		? toBlock(others.some(optOut => optOut?.source === sourceOf(recipient)))
+	const byCode = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
+	const optOuts = (await listOptOutCodes(reader, recipient.workspaceId)).map(code => byCode?.get(code));
+	return optOuts.every(optOut => optOut?.until === null)
+		? toBlock(optOuts.some(optOut => optOut?.source === requiredTopicSource(recipient)))
 		: null;
 }
 
 /** A topic as the preference page shows it. */
 export type Choice = Pick<Topic, 'code' | 'name' | 'description'> & {
 	readonly isRequired: boolean;
-	/** Ignores a pause. */
+	/** Whether the person left the topic. A pause does not count. */
 	readonly isOut: boolean;
 };
 
@@ -170,7 +172,7 @@ export async function readChoices(
 ): Promise<{readonly choices: readonly Choice[]; readonly pausedUntil: string | null}> {
 	const pair = toPair(recipient);
 	const topics = await listPublicTopics(reader, recipient.workspaceId);
-	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
+	const optOuts = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
 	return {
 		choices: topics
 			.map(({code, name, description, required_at}) => ({
@@ -178,23 +180,23 @@ export async function readChoices(
 				name,
 				description,
 				isRequired: required_at !== null,
-				isOut: left?.get(code)?.until === null,
+				isOut: optOuts?.get(code)?.until === null,
 			}))
 			.toSorted((a, b) => a.name.localeCompare(b.name)),
-		pausedUntil: toBars(left, now).pausedUntil,
+		pausedUntil: toBars(optOuts, now).pausedUntil,
 	};
 }
 
 /** Whether the action changes anything. */
 export function hasEffect({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
-		// A newer topic ends the block on everything else, but what the link did can still be undone.
+		// A topic added later ends the block on everything else, but what the link did can still be undone.
 		return !isTest && (all === 'page' || topic?.block === 'page' || topic?.isRequired === true);
 	}
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
 }
 
-async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: EventWriter): Promise<Unsubscribed> {
+async function apply(trx: Knex.Transaction, item: Unsubscription, eventWriter: EventWriter): Promise<Unsubscribed> {
 	const {action} = item;
 	const status = await readStatus(trx, item);
 	if (isOptOut(action) && !hasEffect(status, action)) {
@@ -202,7 +204,7 @@ async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: Eve
 	}
 	let isAnnounced = false;
 	if (!status.isTest) {
-		await takeBack(trx, item, status.topic);
+		await liftBlocks(trx, item, status.topic);
 	}
 	for (const topic of await optOut(trx, item, status, eventWriter)) {
 		isAnnounced = (await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter)) || isAnnounced;
@@ -214,8 +216,8 @@ const isOptOut = (action: Unsubscription['action']): action is OptOutAction =>
 	action === 'topic' || action === 'all' || action === 'undo';
 
 /**
- * Returns the codes that the address left by this; `noTopic` for mail without a topic, `null` for everything. For test
- * mail, returns what it would leave.
+ * Opts the address out. Returns the codes that it has left: `noTopic` for mail without a topic, `null` for everything.
+ * For test mail, returns what it would leave.
  */
 async function optOut(
 	trx: Knex.Transaction,
@@ -224,13 +226,13 @@ async function optOut(
 	eventWriter: EventWriter,
 ): Promise<ReadonlyArray<string | null>> {
 	const {workspaceId, messageId, address, addressKey, via, action, at: createdAt} = item;
-	const codes = await leftBy(trx, item, topic);
+	const codes = await findCodesToLeave(trx, item, topic);
 	if (isTest) {
 		return codes ?? [null];
 	}
 	// The page undoes only what it created itself.
-	const byPage = topic?.isRequired && action === 'topic' ? sourceOf(item) : pageSource;
-	const source = via === 'mail' || via === 'report' ? messageId : byPage;
+	const linkSource = topic?.isRequired && action === 'topic' ? requiredTopicSource(item) : pageSource;
+	const source = via === 'mail' || via === 'report' ? messageId : linkSource;
 	const common = {workspaceId, address, addressKey, source, createdAt};
 	if (codes !== null) {
 		const until = action === 'pause' ? pauseEnd(createdAt) : null;
@@ -245,7 +247,7 @@ async function optOut(
 }
 
 /** Returns the codes that an action leaves, or `null` for everything. */
-async function leftBy(
+async function findCodesToLeave(
 	trx: Knex.Transaction,
 	{action, workspaceId}: Unsubscription,
 	topic: SubscriptionStatus['topic'],
@@ -257,14 +259,15 @@ async function leftBy(
 		return [];
 	}
 	if (action === 'pause' || (action === 'topic' && topic?.isRequired)) {
-		return await otherCodes(trx, workspaceId);
+		return await listOptOutCodes(trx, workspaceId);
 	}
 	return action === 'topic' && topic ? [topic.code] : null;
 }
 
 const pauseEnd = (from: string): string => storeTime(Date.parse(from) + pauseDays * dayMs);
 
-async function takeBack(
+/** Removes the opt-outs and the suppression that the action ends. */
+async function liftBlocks(
 	trx: Knex.Transaction,
 	item: Unsubscription,
 	topic: SubscriptionStatus['topic'],
@@ -277,7 +280,7 @@ async function takeBack(
 		if (until !== null) {
 			// A pause also applies to topics that are rejoined meanwhile.
 			const {workspaceId, address, addressKey, at: createdAt} = item;
-			const codes = (await otherCodes(trx, workspaceId)).filter(code => action.in.includes(code));
+			const codes = (await listOptOutCodes(trx, workspaceId)).filter(code => action.in.includes(code));
 			const common = {workspaceId, address, addressKey, source: pageSource, createdAt, until};
 			await insertOptOuts(
 				trx,
@@ -292,7 +295,7 @@ async function takeBack(
 			await deleteOptOuts(
 				trx,
 				pair,
-				topic.isRequired ? {source: sourceOf(item)} : {codes: [topic.code], source: pageSource},
+				topic.isRequired ? {source: requiredTopicSource(item)} : {codes: [topic.code], source: pageSource},
 			);
 		}
 	}
@@ -319,7 +322,7 @@ async function announceOnce(
 	}
 	const details = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
 	const isKnown = details.some(known => known.topic === topic && known.until === until);
-	// After the page has undone it, it may happen again. Test mail changes no list, so only the timeline shows it.
+	// An opt-out that was undone may be repeated. Test mail changes no list, so only the timeline shows it.
 	if (!isKnown || !isTest) {
 		await notify(trx, [{...notice, messageId}], eventWriter);
 	}

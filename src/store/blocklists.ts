@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {hourMs, storeTime} from '../kit/time.ts';
 
-/** What a blocklist says about an address or domain that we send from: a row of `blocklistings`. */
+/** What a blocklist reports about an address or domain that we send from: a row of `blocklistings`. */
 export type Blocklisting = {
 	readonly source: string;
 	readonly zone: string;
@@ -13,7 +13,7 @@ export type Blocklisting = {
 	readonly answer: string | null;
 	/** The reason that the list gives if it is listed; otherwise why the state is not known. */
 	readonly reason: string | null;
-	/** Since when it has this state. */
+	/** When it reached this state. */
 	readonly since: string;
 	/** When the list last responded with `listed` or `clear`. */
 	readonly checked_at: string | null;

@@ -25,7 +25,7 @@ export function createRowCache<Row extends object>(): RowCache<Row> {
 	const rows = new LRUCache<string, Row>(atMost(maxRows));
 	let age = 0;
 
-	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
+	async function loadRow(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
 		const ageBefore = age;
 		const row = await load();
 		// A row that was read before the cache was cleared may be stale.
@@ -36,7 +36,7 @@ export function createRowCache<Row extends object>(): RowCache<Row> {
 	}
 
 	return {
-		get: (key, load) => rows.get(key) ?? remember(key, load),
+		get: (key, load) => rows.get(key) ?? loadRow(key, load),
 		clear() {
 			age++;
 			rows.clear();

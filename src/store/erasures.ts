@@ -47,17 +47,17 @@ export async function deleteErasure(trx: Knex.Transaction, {workspaceId, address
 	await trx('erasures').where({workspace_id: workspaceId, address_key: addressKey, below}).delete();
 }
 
-/** Returns the id below which messages are erased that are requested to be erased at a time in milliseconds. */
+/** Returns the id below which a request at this time (milliseconds) erases messages. */
 export const belowOf = (now: number): string => idFloor('msg', now + 1);
 
 /** An SQL condition on messages, by the table's name: their recipient is not being erased. */
-export const isReadable = (messages: string): string => `not exists (select 1 from erasures as being
-	where being.workspace_id = ${messages}.workspace_id and being.address_key = ${messages}.to_key and ${messages}.id < being.below)`;
+export const isReadable = (messages: string): string => `not exists (select 1 from erasures as pending
+	where pending.workspace_id = ${messages}.workspace_id and pending.address_key = ${messages}.to_key and ${messages}.id < pending.below)`;
 
 /** An SQL condition on `received`: nobody in its `from` or `to` is being erased. */
-export const isReadableMail = `not exists (select 1 from erasures as being join received_terms as named
-	on named.workspace_id = being.workspace_id and named.term in ('from:' || being.address_key, 'to:' || being.address_key)
-	where being.workspace_id = received.workspace_id and named.received_id = received.id)`;
+export const isReadableMail = `not exists (select 1 from erasures as pending join received_terms as named
+	on named.workspace_id = pending.workspace_id and named.term in ('from:' || pending.address_key, 'to:' || pending.address_key)
+	where pending.workspace_id = received.workspace_id and named.received_id = received.id)`;
 
 /** Returns those of the messages whose recipient is being erased. */
 export async function findHidden(reader: Knex, messageIds: readonly string[]): Promise<ReadonlySet<string>> {

@@ -41,17 +41,17 @@ export async function readStream(reader: Knex, workspaceId: string, {after, upTo
 		.limit(rowsAtOnce)
 		.select(rowColumns.map(column => `e.${column}`))
 		.select('e.position', 'e.message_id as messageId', 'm.mode');
-	const places = [
-		...accepted.map(({createdAt, ...one}) => ({
-			position: Number(one.position),
-			events: [{...one, ...acceptedEvent(one.messageId, createdAt)}],
+	const entries = [
+		...accepted.map(({createdAt, ...message}) => ({
+			position: Number(message.position),
+			events: [{...message, ...acceptedEvent(message.messageId, createdAt)}],
 		})),
 		...rows.map(row => ({position: Number(row.position), events: toEvents(row)})),
 	];
-	const read = places.sort((a, b) => a.position - b.position).slice(0, rowsAtOnce);
+	const page = entries.sort((a, b) => a.position - b.position).slice(0, rowsAtOnce);
 	return {
-		events: read.flatMap(({position, events}) => events.map(event => ({...event, position}))),
-		position: places.length < rowsAtOnce ? end : (read.at(-1)?.position ?? end),
+		events: page.flatMap(({position, events}) => events.map(event => ({...event, position}))),
+		position: entries.length < rowsAtOnce ? end : (page.at(-1)?.position ?? end),
 	};
 }
 
@@ -71,19 +71,18 @@ export async function* eventsUntilNow(
 }
 
 /**
- * Returns whether a workspace has events within a range of positions. If the range is too large to check, the result is
- * `true`.
+ * Whether a workspace has events within a range of positions. Returns `true` if the range is too large to check.
  */
 export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<boolean> {
 	if (upTo - after > positionsAtOnce) {
 		return true;
 	}
-	const one = reader.raw('1');
-	if ((await acceptedBetween(reader, workspaceId, {after, upTo}).first(one)) !== undefined) {
+	const constant = reader.raw('1');
+	if ((await acceptedBetween(reader, workspaceId, {after, upTo}).first(constant)) !== undefined) {
 		return true;
 	}
 	const {query} = await rowsBetween(reader, workspaceId, {after, upTo});
-	return (await query.first(one)) !== undefined;
+	return (await query.first(constant)) !== undefined;
 }
 
 /** Queries the messages that were accepted within this range. */
@@ -124,7 +123,7 @@ async function rowsBetween(
 	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
 }
 
-/** Returns the ids of the events at a position, in order; `undefined` if there are none, perhaps no longer. */
+/** Returns the ids of the events at a position, in order; `undefined` if there are none or they were removed. */
 export async function findAtPosition(reader: Knex, position: number): Promise<readonly string[] | undefined> {
 	const row: (StoredRow & {messageId: string}) | undefined = await reader('events')
 		.where({position})

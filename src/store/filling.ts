@@ -57,7 +57,7 @@ const momentColumns = ['t0', 't1', 't2', 't3', 'a0', 'a1', 'a2', 'a3'];
 const workspaceColumns = ['workspace_id', 'sender', 'template_id', 'version_id'];
 const hourColumns = ['w', 'hour', 'attempted', 'hard', 'good'];
 const texts = (columns: readonly string[]) => columns.map(name => `${name} text`).join(', ');
-const temporary: ReadonlyArray<readonly [name: string, columns: string]> = [
+const temporaryTables: ReadonlyArray<readonly [name: string, columns: string]> = [
 	['filling_workspaces', `w integer primary key, ${texts(workspaceColumns)}`],
 	['filling_moments', `m integer primary key, ${texts(momentColumns)}`],
 	['filling_hours', 'w integer, hour text, attempted integer, hard integer, good integer'],
@@ -76,7 +76,7 @@ export async function beginFilling(
 	workspaces: readonly FilledWorkspace[],
 ): Promise<void> {
 	await beginBulk(database, reader, (await database('messages').first('id')) === undefined);
-	for (const [name, columns] of temporary) {
+	for (const [name, columns] of temporaryTables) {
 		await database.raw(`create temp table ${name} (${columns})`);
 	}
 	await database.transaction(trx =>
@@ -91,7 +91,7 @@ export async function beginFilling(
 
 /** Restores the connections' usual settings. */
 export async function endFilling({database, reader}: Connections): Promise<void> {
-	for (const [name] of temporary) {
+	for (const [name] of temporaryTables) {
 		await database.raw(`drop table ${name}`);
 	}
 	await endBulk(database, reader);
@@ -120,12 +120,12 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 		trx,
 		'filling_hours',
 		hourColumns,
-		hours.map(one => [one.workspace, one.hour, one.attempted, one.bounced, one.delivered]),
+		hours.map(row => [row.workspace, row.hour, row.attempted, row.bounced, row.delivered]),
 	);
 	await trx.raw(fillingSql(trx), [perMoment, domains, first, first, addresses, JSON.stringify(suffixes)]);
-	const place = await takePositions(trx, 2 * suffixes.length);
-	await trx.raw(messagesSql(place, first), [data]);
-	await trx.raw(eventsSql(place, first));
+	const lastPosition = await takePositions(trx, 2 * suffixes.length);
+	await trx.raw(messagesSql(lastPosition, first), [data]);
+	await trx.raw(eventsSql(lastPosition, first));
 	for (const sql of derived) {
 		await trx.raw(sql);
 	}
@@ -153,16 +153,16 @@ const refused = `'550 5.1.1 <' || address || '>: Recipient address rejected: Use
 const common = `'{"recipient":"' || address || '","role":"to","attempt":1'`;
 const conversation = `',"host":"' || ${host} || '","ip":"' || ${ip} || '","tls":"' || ${tls} || '"'`;
 
-/** The positions after `place`, two for each message; `null` if PostgreSQL assigns them. */
-const positionOf = (place: number | null, first: number, nth: number): string =>
-	place === null ? `nextval('event_positions')` : `${place + nth} + 2 * (n - ${first})`;
+/** The positions after `lastPosition`, two for each message; `null` if PostgreSQL assigns them. */
+const positionOf = (lastPosition: number | null, first: number, nth: number): string =>
+	lastPosition === null ? `nextval('event_positions')` : `${lastPosition + nth} + 2 * (n - ${first})`;
 
-const messagesSql = (place: number | null, first: number): string => `insert into messages
+const messagesSql = (lastPosition: number | null, first: number): string => `insert into messages
 	(id, workspace_id, mode, from_address, from_key, to_address, to_key, template_id, version_id, data, metadata,
 		attachments, created_at, position)
 	select ${message}, workspace_id, 'live', sender, sender, address, address, template_id, version_id,
 		replace(?, '{n}', cast(n as text)), '{"order_id":"' || n || '"}', 0, a0,
-		${positionOf(place, first, 1)}
+		${positionOf(lastPosition, first, 1)}
 	from filling`;
 
 const isEnded = `ending <> 'w'`;
@@ -220,20 +220,20 @@ function hourly(): string {
  * The message itself is its `accepted` event. Waiting recipients have a `queued` event, the others one row with all
  * events.
  */
-const eventsSql = (place: number | null, first: number): string => {
+const eventsSql = (lastPosition: number | null, first: number): string => {
 	const event = (moment: string) => `'evt_' || ${moment} || s`;
 	// Its id is created together with that of the final event.
 	const sent = `'evt_' || t3 || substr(s, 1, 8) || '00000000","sent","' || a2`;
 	return `insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail, earlier, position)
-		select ${byEnd(event('t3'), event('t1'))}, ${message}, ${recipient},
-			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, ${byEnd('a3', 'a1')}, ${byEnd('a3', 'a1')},
-			${byEnd(detail())},
-			${byEnd(`'[["' || ${event('t1')} || '","queued"],["' || ${sent} || '"]]'`)},
-			${positionOf(place, first, 2)}
+		select ${ifEnded(event('t3'), event('t1'))}, ${message}, ${recipient},
+			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, ${ifEnded('a3', 'a1')}, ${ifEnded('a3', 'a1')},
+			${ifEnded(detail())},
+			${ifEnded(`'[["' || ${event('t1')} || '","queued"],["' || ${sent} || '"]]'`)},
+			${positionOf(lastPosition, first, 2)}
 		from filling`;
 };
 
-function byEnd(ended: string, waiting = 'null'): string {
+function ifEnded(ended: string, waiting = 'null'): string {
 	return `case when ${isEnded} then ${ended} else ${waiting} end`;
 }
 

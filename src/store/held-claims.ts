@@ -16,51 +16,56 @@ export type Claimable = {
 	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
 	/** Releases the claims of a daemon that died during its work. */
 	readonly giveBackOfDead: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
-	/** The columns that identify what has work again. */
+	/** The columns that identify where work is waiting again. */
 	readonly identifiedBy: readonly string[];
 };
 
 /** Releases all claims of other daemons. On SQLite, the lock of the folder proves that those daemons are dead. */
-export async function releaseOthers(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
-	return await of.giveBackOfDead(trx, trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
+export async function releaseOthers(
+	trx: Knex.Transaction,
+	kind: Claimable,
+	boot: string,
+	now: string,
+): Promise<number> {
+	return await kind.giveBackOfDead(trx, trx(kind.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
 }
 
-/** Releases what this daemon still held when it stopped. */
-export async function releaseOwn(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
-	return await of.giveBack(trx, trx(of.table).where({claimed_by: boot}), now);
+/** Releases the claims that this daemon still holds when it stops. */
+export async function releaseOwn(trx: Knex.Transaction, kind: Claimable, boot: string, now: string): Promise<number> {
+	return await kind.giveBack(trx, trx(kind.table).where({claimed_by: boot}), now);
 }
 
 /**
- * Releases what this daemon holds without knowing it (`known` has the names that it knows): a claim was committed, but
- * the response to the commit never arrived. Returns what has work again.
+ * Releases claims of this daemon that it does not know (`known` has the names of the others): they were committed, but
+ * the response to the commit never arrived. Returns where work is waiting again.
  */
-export async function releaseUnknown<Told>(
+export async function releaseUnknown<Identity>(
 	trx: Knex.Transaction,
-	of: Claimable,
+	kind: Claimable,
 	boot: string,
 	known: readonly string[],
 	now: string,
-): Promise<Told[]> {
-	const query = trx(of.table).where({claimed_by: boot});
+): Promise<Identity[]> {
+	const query = trx(kind.table).where({claimed_by: boot});
 	if (known.length > 0) {
 		const {sql, bindings} = rowSource(
 			trx,
 			known.map(name => [name]),
 			1,
 		);
-		query.whereRaw(`${of.name} not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
+		query.whereRaw(`${kind.name} not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
 	}
-	const released = await query.clone().select([...of.identifiedBy]);
-	await of.giveBack(trx, query, now);
-	return released as Told[];
+	const released = await query.clone().select([...kind.identifiedBy]);
+	await kind.giveBack(trx, query, now);
+	return released as Identity[];
 }
 
-/** After the clock was set back: makes those of the rows due that would wait longer than any wait can be. */
+/** Makes rows due that would wait longer than any wait can be, because the clock was set back. */
 export async function bringForward(rows: Knex.QueryBuilder, latest: string, now: string): Promise<number> {
 	return await rows.where('next_attempt_at', '>', latest).update({next_attempt_at: now});
 }
 
-/** The pause before a failing store is tried again, in milliseconds. */
+/** The pause before the next attempt to write to a failing store, in milliseconds. */
 export const storeRetryMs = 1000;
 
 export type HeldClaimsOptions<Released> = {
@@ -77,8 +82,8 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 
 	return {
 		/**
-		 * Returns `false` if it is already in progress: another node may release a claim, which is then made again
-		 * here.
+		 * Returns `false` if it is already in progress: another node may have released the claim before this one took
+		 * it again.
 		 */
 		take(name: string): boolean {
 			const isNew = !names.has(name);

@@ -32,8 +32,8 @@ export function keyNameText({workspaceId, mode, key}: KeyName): string {
 }
 
 /**
- * Takes the keys that are free, or were taken before `expiredBefore`; returns which (as `keyNameText`). If another node
- * is taking a key, this waits until that transaction ends.
+ * Takes keys that are free or were taken before `expiredBefore`, and returns them as `keyNameText`. If another node is
+ * taking a key, this waits until that transaction ends.
  */
 export async function takeKeys(
 	trx: Knex.Transaction,

@@ -1,17 +1,17 @@
 import type {Knex} from 'knex';
 import {type LimitName, readLimits} from '../mail/workspace-limits.ts';
 
-type Counted = (trx: Knex, now: string) => Knex.QueryBuilder;
+type CountedRows = (trx: Knex, now: string) => Knex.QueryBuilder;
 
-const usable = (query: Knex.QueryBuilder, now: string) =>
-	query.whereNull('revoked_at').where(own => own.whereNull('expires_at').orWhere('expires_at', '>', now));
+const whereUsable = (query: Knex.QueryBuilder, now: string) =>
+	query.whereNull('revoked_at').where(expiry => expiry.whereNull('expires_at').orWhere('expires_at', '>', now));
 
-const counted: Readonly<Record<LimitName, Counted>> = {
+const counted: Readonly<Record<LimitName, CountedRows>> = {
 	topics: trx => trx('topics'),
 	public_topics: trx => trx('topics').whereNotNull('public_at'),
 	inbound_addresses: trx => trx('inbound_addresses'),
 	domains: trx => trx('domains'),
-	keys: (trx, now) => usable(trx('api_keys'), now),
+	keys: (trx, now) => whereUsable(trx('api_keys'), now),
 	alerts: trx => trx('alerts'),
 	templates: trx => trx('templates').whereNull('deleted_at'),
 	layouts: trx => trx('layouts'),

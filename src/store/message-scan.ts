@@ -46,20 +46,20 @@ type Lead = {
 	readonly read: (range: IdRange, max: number) => Promise<readonly string[]>;
 };
 
-/** Leads by a column that an index begins with; `null` leads by all messages of the workspace. */
+/** Returns a lead for a column that an index begins with; with `null`, for all messages of the workspace. */
 function byColumn(
 	reader: Knex,
 	workspaceId: string,
 	match: readonly [column: string, value: string] | null,
-	isWanted = (messages: Knex.QueryBuilder) => messages,
+	restrict = (messages: Knex.QueryBuilder) => messages,
 ): Lead {
 	const leading = {'m.workspace_id': workspaceId, ...(match && {[match[0]]: match[1]})};
 	return byRows(reader, range =>
-		isWanted(alongIndex(reader, 'messages as m', {leading, id: 'm.id'}, range)).select('m.id as id'),
+		restrict(alongIndex(reader, 'messages as m', {leading, id: 'm.id'}, range)).select('m.id as id'),
 	);
 }
 
-/** Leads by scheduled messages. */
+/** Returns a lead for scheduled messages. */
 function bySchedule(reader: Knex, workspaceId: string): Lead {
 	const index = {leading: {'q.workspace_id': workspaceId}, id: 'q.scheduled_message'};
 	return byRows(reader, range =>
@@ -82,7 +82,7 @@ export function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder
 	};
 }
 
-/** Leads by the messages that any of these terms lists. */
+/** Returns a lead for the messages that any of these terms lists. */
 function byTerms(reader: Knex, workspaceId: string, anyOf: SearchCondition): Lead {
 	const lists = toTermLists(workspaceId, anyOf);
 	return {
@@ -109,8 +109,8 @@ function toTermLists(workspaceId: string, anyOf: SearchCondition): TermList[] {
 }
 
 /**
- * Leads by the messages in the queue. Returns `null` if there are too many to list; the newest messages then contain
- * enough of them.
+ * Returns a lead for the messages in the queue, or `null` if there are too many to list; the newest messages then
+ * contain enough of them.
  */
 async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
 	const recipientIds = await readOpenOf(reader, workspaceId, maxScanned + 1);
@@ -118,9 +118,9 @@ async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> 
 		return null;
 	}
 	const ids: string[] = [];
-	for (let start = 0; start < recipientIds.length; start += maxConcurrent) {
+	for (let start = 0; start < recipientIds.length; start += maxPerStatement) {
 		const recipients = reader('recipients').whereRaw(
-			...among(reader, 'id', recipientIds.slice(start, start + maxConcurrent)),
+			...among(reader, 'id', recipientIds.slice(start, start + maxPerStatement)),
 		);
 		ids.push(...(await recipients.whereRaw("role = 'to'").pluck('message_id')));
 	}
@@ -133,24 +133,25 @@ async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> 
 }
 
 /** Returns the indexes that may lead, usually the narrowest first. */
-async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
+async function findLeads(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 	const {workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode} = filter;
-	const all = (...match: Parameters<typeof byColumn>[2][]) => match.map(one => byColumn(reader, workspaceId, one));
+	const byColumns = (...matches: Parameters<typeof byColumn>[2][]) =>
+		matches.map(match => byColumn(reader, workspaceId, match));
 	const leads: Array<Lead | null> = [
-		...(toKey === undefined ? [] : all(['m.to_key', toKey])),
+		...(toKey === undefined ? [] : byColumns(['m.to_key', toKey])),
 		...(scheduledAfter === undefined ? [] : [bySchedule(reader, workspaceId)]),
 		...terms.map(anyOf => byTerms(reader, workspaceId, anyOf)),
 		...(status !== undefined && isListed(status) ? [byTerms(reader, workspaceId, stateTerm(status))] : []),
 		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
-		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
-		...(fromKey === undefined ? [] : all(['m.from_key', fromKey])),
-		// The condition as the partial index has it.
+		...(templateId === undefined ? [] : byColumns(['m.template_id', templateId])),
+		...(fromKey === undefined ? [] : byColumns(['m.from_key', fromKey])),
+		// The same condition as that of the partial index.
 		...(mode === 'test'
 			? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))]
 			: []),
 	];
 	const usable = leads.filter(lead => lead !== null);
-	return usable.length > 0 ? usable : all(null);
+	return usable.length > 0 ? usable : byColumns(null);
 }
 
 /**
@@ -162,12 +163,12 @@ export async function scanMessages(
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
-	const match = isExact(filter) ? null : (ids: readonly string[]) => thoseThatMatch(reader, filter, ids);
+	const match = isExact(filter) ? null : (ids: readonly string[]) => selectMatching(reader, filter, ids);
 	const ranges = newestFirst(reader, 'msg', toRange('msg', filter, after));
-	return await scanRanges(ranges, await leadsOf(reader, filter), match, limit);
+	return await scanRanges(ranges, await findLeads(reader, filter), match, limit);
 }
 
-/** Returns the ids that match, in their order. It is `null` if everything that the index leads to matches. */
+/** Returns those of the ids that match, in their order. It is `null` if everything in the index matches. */
 type Match = ((ids: readonly string[]) => Promise<readonly string[]>) | null;
 
 /** Returns the matches in consecutive ranges, at most `limit`. */
@@ -193,7 +194,7 @@ export async function scanRanges(
 }
 
 /** The maximum number of messages that one statement reads. */
-const maxConcurrent = 2000;
+const maxPerStatement = 2000;
 
 /**
  * Returns at most `limit` messages of a range. `next` is where to continue after one page's share of messages has been
@@ -203,16 +204,16 @@ async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, l
 	const lead = await narrowest(leads, range);
 	const ids: string[] = [];
 	let {below} = range;
-	for (let looked = 0, step = limit; ; step *= 4) {
-		const max = Math.min(step, maxConcurrent, maxScanned - looked);
+	for (let scanned = 0, step = limit; ; step *= 4) {
+		const max = Math.min(step, maxPerStatement, maxScanned - scanned);
 		const batch = await lead.read({...range, below}, max);
 		ids.push(...(match === null ? batch : await match(batch)));
 		if (ids.length >= limit || batch.length < max) {
 			return {ids: ids.slice(0, limit), next: null};
 		}
-		looked += batch.length;
+		scanned += batch.length;
 		below = batch.at(-1) ?? null;
-		if (looked === maxScanned) {
+		if (scanned === maxScanned) {
 			return {ids, next: below};
 		}
 	}
@@ -228,19 +229,19 @@ export function toRange(prefix: IdPrefix, {since, until, id}: Partial<MessageFil
 const sortedIds = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== null).sort();
 
 async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> {
-	let [narrow, ...others] = leads as readonly [Lead, ...Lead[]];
-	let fewest = others.length === 0 ? 0 : await narrow.count(range, maxScanned);
+	let [best, ...others] = leads as readonly [Lead, ...Lead[]];
+	let fewest = others.length === 0 ? 0 : await best.count(range, maxScanned);
 	for (const lead of others) {
 		const rows = await lead.count(range, Math.min(fewest, maxScanned));
 		if (rows < fewest) {
-			narrow = lead;
+			best = lead;
 			fewest = rows;
 		}
 	}
-	return narrow;
+	return best;
 }
 
-/** Whether everything that the index leads to matches: the filter has one column that an index begins with, or none. */
+/** Whether everything in the leading index matches: the filter has one column that an index begins with, or none. */
 function isExact({toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter): boolean {
 	const columns = [toKey, templateId, fromKey, mode].filter(value => value !== undefined);
 	const others = [...terms, status, scheduledAfter].filter(value => value !== undefined);
@@ -248,7 +249,7 @@ function isExact({toKey, terms = [], status, scheduledAfter, templateId, fromKey
 }
 
 /** Returns those of the messages that match, newest first. Removed messages match nothing. */
-async function thoseThatMatch(
+async function selectMatching(
 	reader: Knex,
 	{workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter,
 	ids: readonly string[],
@@ -266,7 +267,7 @@ async function thoseThatMatch(
 	] as const;
 	for (const [column, value] of columns) {
 		if (value !== undefined) {
-			query.where(matching(reader, column, value));
+			query.where(equalsUnindexed(reader, column, value));
 		}
 	}
 	if (status === undefined) {
@@ -297,7 +298,7 @@ async function thoseThatMatch(
 }
 
 /** An expression that no index can be used for, because the messages should be looked up by id. */
-function matching(reader: Knex, column: string, value: string): Knex.Raw {
+function equalsUnindexed(reader: Knex, column: string, value: string): Knex.Raw {
 	return reader.raw('coalesce(?? = ?, false)', [column, value]);
 }
 

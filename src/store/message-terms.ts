@@ -31,8 +31,8 @@ const endOf = (messageId: string): string => messageId.slice(secondLength);
 /** Sorts after all ids of a second. */
 const afterSecond = '~';
 
-const both = `coalesce(message_terms.members, substr(message_terms.message_id, ${secondLength + 1})) || ' ' || excluded.members`;
-const merging = `on conflict (${keyColumns.join(', ')}) do update set members = ${both} where excluded.members is not null`;
+const combinedMembers = `coalesce(message_terms.members, substr(message_terms.message_id, ${secondLength + 1})) || ' ' || excluded.members`;
+const mergeClause = `on conflict (${keyColumns.join(', ')}) do update set members = ${combinedMembers} where excluded.members is not null`;
 
 /** Adds messages to lists that contain none of them. */
 export async function insertTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
@@ -41,7 +41,7 @@ export async function insertTerms(trx: Knex.Transaction, messages: readonly Mess
 
 /** Adds messages to lists, except those that are already in them. */
 export async function mergeTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
-	await insertRows(trx, 'message_terms', columns, newRows(messages), merging);
+	await insertRows(trx, 'message_terms', columns, newRows(messages), mergeClause);
 }
 
 function newRows(messages: readonly MessageTerms[]): Row[] {
@@ -71,10 +71,10 @@ export async function listState(
 	state: RecipientState,
 ): Promise<void> {
 	const terms = isListed(state) ? [stateTerm(state)] : [];
-	const main = recipients.filter(({role}) => role === 'to');
+	const mainRecipients = recipients.filter(({role}) => role === 'to');
 	await mergeTerms(
 		trx,
-		main.map(({workspace_id: workspaceId, message_id: messageId}) => ({workspaceId, messageId, terms})),
+		mainRecipients.map(({workspace_id: workspaceId, message_id: messageId}) => ({workspaceId, messageId, terms})),
 	);
 }
 
@@ -182,8 +182,8 @@ export async function dropTerms(trx: Knex.Transaction, messageIds: readonly stri
 		const keys = (await readTerms(trx, ids)).flatMap(({workspaceId, messageId, terms}) =>
 			[...terms, ...listedStates.map(stateTerm)].map(term => [workspaceId, term, messageId] as const),
 		);
-		for (const some of inParts(keys, keysAtOnce)) {
-			await listOthers(trx, await deleteRows(trx, some), removed);
+		for (const batch of inParts(keys, keysAtOnce)) {
+			await relistOthers(trx, await deleteRows(trx, batch), removed);
 		}
 	}
 }
@@ -199,9 +199,9 @@ export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly str
 		const keys = (await readTerms(trx, ids, {tags: null})).flatMap(({workspaceId, messageId, terms}) =>
 			terms.map(term => [workspaceId, term, messageId, secondOf(messageId) + afterSecond] as const),
 		);
-		for (const some of inParts(keys, keysAtOnce)) {
-			const rows = (await readRows(trx, some)).filter(row => parseMembers(row).some(id => removed.has(id)));
-			await listOthers(
+		for (const batch of inParts(keys, keysAtOnce)) {
+			const rows = (await readRows(trx, batch)).filter(row => parseMembers(row).some(id => removed.has(id)));
+			await relistOthers(
 				trx,
 				await deleteRows(
 					trx,
@@ -219,7 +219,7 @@ async function readRows(
 	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, from: string, below: string]>,
 ): Promise<ListRow[]> {
 	const {sql, bindings} = rowSource(trx, keys, 4);
-	const [near, about] = nearIds(
+	const [near, nearBindings] = nearIds(
 		trx,
 		'w.message_id',
 		'msg',
@@ -230,7 +230,7 @@ async function readRows(
 		`select distinct ${columns.map(column => `w.${column}`).join(', ')} from (${sql}) as v join message_terms as w
 			on w.workspace_id = v.column1 and w.term = v.column2 and w.message_id >= v.column3 and w.message_id < v.column4
 		where ${near}`,
-		[...bindings, ...about],
+		[...bindings, ...nearBindings],
 	);
 }
 
@@ -243,7 +243,7 @@ async function deleteRows(
 		return [];
 	}
 	const {sql, bindings} = rowSource(trx, keys, keyColumns.length);
-	const [near, about] = nearIds(
+	const [near, nearBindings] = nearIds(
 		trx,
 		'message_id',
 		'msg',
@@ -253,12 +253,12 @@ async function deleteRows(
 		trx,
 		`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
 			and ${near} returning ${columns.join(', ')}`,
-		[...bindings, ...about],
+		[...bindings, ...nearBindings],
 	);
 }
 
 /** Lists the messages of deleted rows again if they still exist. */
-async function listOthers(
+async function relistOthers(
 	trx: Knex.Transaction,
 	rows: readonly ListRow[],
 	removed: ReadonlySet<string>,
@@ -268,18 +268,18 @@ async function listOthers(
 			.filter(id => !removed.has(id))
 			.map(messageId => ({workspaceId, messageId, terms: [term]})),
 	);
-	const there = new Set<string>();
+	const existing = new Set<string>();
 	for (const ids of inParts([...new Set(others.map(({messageId}) => messageId))], messagesAtOnce)) {
-		const some: string[] = await trx('messages')
+		const found: string[] = await trx('messages')
 			.whereIn('id', [...ids])
 			.pluck('id');
-		for (const id of some) {
-			there.add(id);
+		for (const id of found) {
+			existing.add(id);
 		}
 	}
 	await mergeTerms(
 		trx,
-		others.filter(({messageId}) => there.has(messageId)),
+		others.filter(({messageId}) => existing.has(messageId)),
 	);
 }
 

@@ -53,8 +53,8 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 	await insertPlaced(trx, 'messages', columns.names, messages.map(toRow));
 }
 
-function toRow(one: NewMessage): Row {
-	return columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to});
+function toRow(message: NewMessage): Row {
+	return columns.valuesOf({...message, fromAddress: message.from, toAddress: message.to});
 }
 
 /** A message as it is read: with the state of its `to` recipient, and the names of its template and attachments. */

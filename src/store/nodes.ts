@@ -29,14 +29,14 @@ export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles
  */
 export async function loseNodes(
 	trx: Knex.Transaction,
-	which: (query: Knex.QueryBuilder) => unknown,
+	filter: (query: Knex.QueryBuilder) => unknown,
 	now: string,
 ): Promise<number> {
 	const lost: Array<Pick<Node, 'id' | 'host'>> = await trx('nodes')
-		.modify(query => void which(query))
+		.modify(query => void filter(query))
 		.select('id', 'host');
 	for (const {host} of lost) {
-		const news = {began_at: now, seen_at: now, announced_at: null, ended_at: null};
+		const newlyLost = {began_at: now, seen_at: now, announced_at: null, ended_at: null};
 		const texts = {
 			detail: `the node on ${host} stopped responding`,
 			fix: 'check that the machine is running, and read the log of its daemon',
@@ -47,11 +47,11 @@ export async function loseNodes(
 				subject: host,
 				workspace_id: null,
 				...texts,
-				...news,
+				...newlyLost,
 				rings: 0,
 			})
 			.onConflict(['kind', 'subject'])
-			.merge(news)
+			.merge(newlyLost)
 			.whereNotNull('conditions.ended_at');
 	}
 	const ids = lost.map(({id}) => id);
@@ -62,7 +62,7 @@ export async function removeNode(trx: Knex.Transaction, id: string): Promise<voi
 	await trx('nodes').where({id}).delete();
 }
 
-/** Returns the running nodes, also of a store of the previous version. With SQLite a lock keeps other processes out. */
+/** Returns the running nodes, even in a store of the previous version. With SQLite, a lock excludes other processes. */
 export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<Node, 'host' | 'pid'>>> {
 	if (hasOneWriter(trx)) {
 		return [];
@@ -126,7 +126,7 @@ export type PartGrant = {
 	readonly given: number;
 };
 
-/** Beyond its needs, a node gets at most one part in this many of what is left. */
+/** Beyond its needs, a node gets at most one eighth of what is left. */
 const share = 8;
 
 /** What is already granted of the requested window. A row holds the newest window of its key. */

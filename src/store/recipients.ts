@@ -25,13 +25,13 @@ type NewRecipient = Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
 	readonly expires_at?: string | null;
 };
 
-function toRow(one: NewRecipient): Row {
-	return [...newColumns.valuesOf(one), 0, 0];
+function toRow(recipient: NewRecipient): Row {
+	return [...newColumns.valuesOf(recipient), 0, 0];
 }
 
-function waitingOf(one: NewRecipient): Waiting[] {
-	const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination, priority = 'normal'} = one;
-	const {next_attempt_at: nextAttemptAt, send_at: sendAt = null, expires_at: expiresAt = null} = one;
+function waitingOf(row: NewRecipient): Waiting[] {
+	const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination, priority = 'normal'} = row;
+	const {next_attempt_at: nextAttemptAt, send_at: sendAt = null, expires_at: expiresAt = null} = row;
 	const queued = {recipientId, workspaceId, messageId, destination, priority};
 	return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt, sendAt, expiresAt}];
 }
@@ -162,20 +162,16 @@ export async function pageAttempts(
 	recipients: ReadonlyArray<ListedAttempt['recipient']>,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<ListedAttempt[]> {
-	const [begun = '', n, position] = after?.split(' ') ?? [];
+	const [lastId = '', n, position] = after?.split(' ') ?? [];
 	const attempts: ListedAttempt[] = [];
-	for (const recipient of recipients.slice(
-		Math.max(
-			0,
-			recipients.findIndex(({id}) => id === begun),
-		),
-	)) {
+	const start = recipients.findIndex(({id}) => id === lastId);
+	for (const recipient of recipients.slice(Math.max(0, start))) {
 		const query = reader('attempts')
 			.where({recipient_id: recipient.id})
 			.orderBy(['n', 'position'])
 			.limit(limit - attempts.length)
 			.select('recipient_id', 'n', 'position', 'at', 'host', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
-		if (recipient.id === begun) {
+		if (recipient.id === lastId) {
 			query.whereRaw('(n, position) > (?, ?)', [Number(n), Number(position)]);
 		}
 		for (const row of await query) {
@@ -229,7 +225,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		counts.map(one => [one.recipientId, one.kind, one.url, one.n, one.machineN, one.firstAt, one.lastAt]),
+		counts.map(item => [item.recipientId, item.kind, item.url, item.n, item.machineN, item.firstAt, item.lastAt]),
 		7,
 	);
 	const rows: Array<{recipient_id: string; kind: string; url: string; n: number; machine_n: number}> =
@@ -245,14 +241,14 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 		);
 	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row]));
 	// If the total equals what was added, the row is new.
-	return counts.map(one => {
-		const {n = 0, machine_n: machineN = 0} = totals.get(`${one.recipientId} ${one.kind} ${one.url}`) ?? {};
-		const people = one.n - one.machineN;
-		return {isFirst: n === one.n, isFirstHuman: people > 0 && n - machineN === people};
+	return counts.map(item => {
+		const {n = 0, machine_n: machineN = 0} = totals.get(`${item.recipientId} ${item.kind} ${item.url}`) ?? {};
+		const people = item.n - item.machineN;
+		return {isFirst: n === item.n, isFirstHuman: people > 0 && n - machineN === people};
 	});
 }
 
-const followed = toColumns('id workspace_id message_id address role destination state state_at links');
+const trackedColumns = toColumns('id workspace_id message_id address role destination state state_at links');
 
 /**
  * Returns the recipients of these messages, except those that were removed or erased, and locks them until the
@@ -265,7 +261,7 @@ export async function findTrackedRecipients(
 	Array<
 		Pick<
 			Claimed,
-			Exclude<(typeof followed.fields)[number], 'state' | 'links'> | 'track_opens_at' | 'track_clicks_at'
+			Exclude<(typeof trackedColumns.fields)[number], 'state' | 'links'> | 'track_opens_at' | 'track_clicks_at'
 		> & {readonly state: RecipientState; readonly links: number | null}
 	>
 > {
@@ -277,10 +273,10 @@ export async function findTrackedRecipients(
 		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
 		.whereNull('m.erased_at')
 		.forShare('r')
-		.select(...followed.selectedOf('r'), 'w.track_opens_at', 'w.track_clicks_at');
+		.select(...trackedColumns.selectedOf('r'), 'w.track_opens_at', 'w.track_clicks_at');
 }
 
-const engagement = toColumns('recipientId kind url n machineN firstAt lastAt');
+const engagementColumns = toColumns('recipientId kind url n machineN firstAt lastAt');
 
 /** Returns a message's opens and clicks by recipient, opens first. */
 export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {
@@ -295,5 +291,5 @@ export async function readEngagement(reader: Knex, messageId: string): Promise<E
 			{column: 'e.first_at'},
 			{column: 'e.url'},
 		])
-		.select(engagement.selectedOf('e'));
+		.select(engagementColumns.selectedOf('e'));
 }

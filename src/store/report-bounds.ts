@@ -66,27 +66,27 @@ export async function readUse(
 /** The groups of messages that are stored separately. `added` is how many of them are new. */
 type Fitted = {readonly counts: readonly DmarcCount[]; readonly added: number};
 
-/** Keeps known groups separate, and as many new ones as there is room for. Adds up the rest. */
+/** Keeps stored groups separate, and as many new ones as there is room for. Adds up the rest. */
 export function fitCounts(
 	counts: readonly DmarcCount[],
-	isThere: (group: DmarcCount) => boolean,
+	isStored: (group: DmarcCount) => boolean,
 	room: number,
 ): Fitted {
-	const apart: DmarcCount[] = [];
-	const others = new Map<string, DmarcCount>();
+	const separate: DmarcCount[] = [];
+	const rest = new Map<string, DmarcCount>();
 	let added = 0;
 	for (const group of counts) {
-		const isKnown = isThere(group);
+		const isKnown = isStored(group);
 		if (isKnown || added < room) {
 			added += isKnown ? 0 : 1;
-			apart.push(group);
+			separate.push(group);
 		} else {
 			const sum = {...group, ip: otherAddresses, why: ''};
 			const key = groupKey(sum);
-			others.set(key, {...sum, n: sum.n + (others.get(key)?.n ?? 0)});
+			rest.set(key, {...sum, n: sum.n + (rest.get(key)?.n ?? 0)});
 		}
 	}
-	return {counts: [...apart, ...others.values()], added};
+	return {counts: [...separate, ...rest.values()], added};
 }
 
 /** Returns the key that distinguishes groups of messages of one day. */

@@ -40,8 +40,8 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 	await statement.options(unanswered);
 }
 
-const countRow = (one: ReputationCount) =>
-	[one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained] as const;
+const countRow = ({workspaceId, at, attempted, hard, delivered, complained}: ReputationCount) =>
+	[workspaceId, at, attempted, hard, delivered, complained] as const;
 
 /** What is recorded about a recipient's attempts. */
 export type EarlierAttempts = {
@@ -60,24 +60,24 @@ export async function readEarlier(reader: Knex, ids: readonly string[]): Promise
 	if (ids.length === 0) {
 		return new Map();
 	}
-	type Row = {recipient_id: string; at: string | null; taken: number; cut_off: number; doubtful: number | string};
+	type Row = {recipient_id: string; at: string | null; accepted: number; cut_off: number; uncertain: number | string};
 	const rows: Row[] = await reader('attempts')
 		.select('recipient_id')
 		.min({at: reader.raw('case when n > 0 and position >= 0 then at end')})
 		.max({
-			taken: reader.raw("case when n > 0 and phase = 'dot' and code between 200 and 299 then 1 else 0 end"),
+			accepted: reader.raw("case when n > 0 and phase = 'dot' and code between 200 and 299 then 1 else 0 end"),
 			cut_off: reader.raw('case when position < 0 then 1 else 0 end'),
 		})
-		.sum({doubtful: reader.raw("case when position >= 0 and phase = 'dot' and code is null then 1 else 0 end")})
+		.sum({uncertain: reader.raw("case when position >= 0 and phase = 'dot' and code is null then 1 else 0 end")})
 		.whereIn('recipient_id', ids)
 		.groupBy('recipient_id');
 	return new Map(
-		rows.map(({recipient_id: id, at, taken, cut_off: cutOff, doubtful}) => [
+		rows.map(({recipient_id: id, at, accepted, cut_off: cutOff, uncertain}) => [
 			id,
 			{
 				at,
-				wasAccepted: taken === 1,
-				uncertainAttempts: Number(doubtful),
+				wasAccepted: accepted === 1,
+				uncertainAttempts: Number(uncertain),
 				wasCutOff: cutOff === 1,
 			},
 		]),
@@ -157,10 +157,10 @@ export async function readReputationHours(
 		.select('hour', ...figureNames);
 }
 
-// Refusals that turned out to be caused by us are subtracted, perhaps from a row that was removed, hence the minimum.
+// Refusals that turned out to be our fault are subtracted, perhaps after their row was removed. Hence the minimum of 0.
 function toFigures(row: StatusRow, span: string): Figures {
-	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
-	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
+	const get = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
+	return {attempted: get('attempted'), hard: get('hard'), delivered: get('delivered'), complained: get('complained')};
 }
 
 /** Changes a workspace if it was neither paused nor resumed since it was evaluated; otherwise returns `false`. */
@@ -279,7 +279,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			.whereNotNull('reply')
 			.select('destination', 'category', 'reply');
 		refusals.push(
-			...waiting.filter(({destination}) => isCounted(sample, destination)).map(one => ({...one, isQueued: true})),
+			...waiting.filter(({destination}) => isCounted(sample, destination)).map(row => ({...row, isQueued: true})),
 		);
 	}
 	return refusals;

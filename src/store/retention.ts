@@ -47,14 +47,14 @@ export async function removeMessages(
 	dialect: Dialect,
 	{after, before, workspaceId, limit}: Removal,
 ): Promise<Removed> {
-	const [scope, only] = workspaceId === undefined ? ['', []] : ['workspace_id = ? and', [workspaceId]];
+	const [scope, scopeBindings] = workspaceId === undefined ? ['', []] : ['workspace_id = ? and', [workspaceId]];
 	const rows: Array<{id: string}> = await queryRows(
 		trx,
 		`select id from messages where ${scope} id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
-		[...only, after, before, limit],
+		[...scopeBindings, after, before, limit],
 	);
 	const ids = rows.map(({id}) => id);
-	const waiting = await waitingOf(trx, ids);
+	const waiting = await findQueuedMessages(trx, ids);
 	const old = ids.filter(id => !waiting.has(id));
 	// A transaction that adds rows to a recipient holds a lock on it. Waiting for that lock makes its rows visible to
 	// the deletes below.
@@ -78,7 +78,7 @@ export async function removeMessages(
 }
 
 /** Returns those of the messages that have a recipient in the queue. */
-async function waitingOf(trx: Knex.Transaction, ids: readonly string[]): Promise<ReadonlySet<string>> {
+async function findQueuedMessages(trx: Knex.Transaction, ids: readonly string[]): Promise<ReadonlySet<string>> {
 	const waiting: string[] = await trx('recipients as r')
 		.whereIn('r.message_id', ids)
 		.whereRaw(...nearIds(trx, 'r.id', 'rcp', ids))
@@ -88,7 +88,7 @@ async function waitingOf(trx: Knex.Transaction, ids: readonly string[]): Promise
 }
 
 type Emptied = Pick<Removed, 'next' | 'recipientIds'> & {
-	/** Whether none of the checked messages has content left, because none waits in the queue. */
+	/** Whether no content of the checked messages remains. Messages in the queue keep theirs. */
 	readonly isAll: boolean;
 };
 
@@ -106,20 +106,20 @@ export async function emptyMessages(
 		[workspaceId, after, before, limit],
 	);
 	const next = rows.length === limit ? (rows.at(-1)?.id ?? null) : null;
-	const full = rows.filter(({extras}) => !readExtras(extras).emptied);
-	const waiting = await waitingOf(
+	const withContent = rows.filter(({extras}) => !readExtras(extras).emptied);
+	const waiting = await findQueuedMessages(
 		trx,
-		full.map(({id}) => id),
+		withContent.map(({id}) => id),
 	);
-	const old = full.filter(({id}) => !waiting.has(id));
+	const old = withContent.filter(({id}) => !waiting.has(id));
 	const ids = old.map(({id}) => id);
 	await eraseTerms(trx, ids);
 	for (const extras of new Set(old.map(row => row.extras))) {
-		const alike = old.filter(row => row.extras === extras).map(({id}) => id);
+		const sameExtras = old.filter(row => row.extras === extras).map(({id}) => id);
 		const {sendAt, expiresAt, priority} = readExtras(extras);
 		const retained = {...(sendAt && {sendAt}), ...(expiresAt && {expiresAt}), ...(priority && {priority})};
 		await trx('messages')
-			.whereIn('id', alike)
+			.whereIn('id', sameExtras)
 			.update({data: null, sealed: null, attachments: 0, extras: extrasJson({...retained, emptied: true})});
 	}
 	await trx('attachments').whereIn('message_id', ids).delete();
@@ -140,19 +140,19 @@ const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 export type Traces = {readonly messages: number; readonly recipients: number; readonly received: number};
 
 export async function countTraces(reader: Knex, {workspaceId, addressKey, below}: Erasure): Promise<Traces> {
-	const own = {workspace_id: workspaceId};
-	const counted = async (query: Knex.QueryBuilder) => Number((await query)[0]?.n);
+	const ofWorkspace = {workspace_id: workspaceId};
+	const readCount = async (query: Knex.QueryBuilder) => Number((await query)[0]?.n);
 	return {
-		messages: await counted(
+		messages: await readCount(
 			reader('messages')
-				.where({...own, to_key: addressKey})
+				.where({...ofWorkspace, to_key: addressKey})
 				.where('id', '<', below)
 				.count({n: '*'}),
 		),
-		recipients: await counted(copiesTo(reader, {workspaceId, addressKey, below}).count({n: '*'})),
-		received: await counted(
+		recipients: await readCount(selectCcRecipients(reader, {workspaceId, addressKey, below}).count({n: '*'})),
+		received: await readCount(
 			reader('received_terms')
-				.where(own)
+				.where(ofWorkspace)
 				.whereIn('term', [`from:${addressKey}`, `to:${addressKey}`])
 				.countDistinct({n: 'received_id'}),
 		),
@@ -174,7 +174,7 @@ export async function findMessagesTo(
 }
 
 /** Queries the `cc` recipients with this address. */
-function copiesTo(reader: Knex, {workspaceId, addressKey, below}: Erasure): Knex.QueryBuilder {
+function selectCcRecipients(reader: Knex, {workspaceId, addressKey, below}: Erasure): Knex.QueryBuilder {
 	return reader('recipients')
 		.where({workspace_id: workspaceId, address_key: addressKey})
 		.where('message_id', '<', below)
@@ -187,7 +187,7 @@ export async function findRecipientsTo(
 	erasure: Erasure,
 	limit: number,
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
-	return await copiesTo(trx, erasure).limit(limit).select('id', 'message_id', 'role');
+	return await selectCcRecipients(trx, erasure).limit(limit).select('id', 'message_id', 'role');
 }
 
 const messagesAtOnce = 500;
@@ -198,7 +198,7 @@ const maxPages = 20;
  * `limit`. Older or further ones end when their message is erased.
  */
 export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number): Promise<string[]> {
-	const open: string[] = await ofQueue(copiesTo(reader, erasure)).limit(limit);
+	const open: string[] = await pluckQueued(selectCcRecipients(reader, erasure)).limit(limit);
 	const {workspaceId, addressKey} = erasure;
 	let {below} = erasure;
 	for (let page = 0; page < maxPages && open.length < limit; page++) {
@@ -207,7 +207,7 @@ export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number):
 		const recipients = reader('recipients')
 			.whereIn('message_id', ids)
 			.whereRaw(...nearIds(reader, 'id', 'rcp', ids));
-		open.push(...(await ofQueue(recipients).limit(limit - open.length)));
+		open.push(...(await pluckQueued(recipients).limit(limit - open.length)));
 		below = ids.at(-1) ?? below;
 		if (ids.length < messagesAtOnce) {
 			break;
@@ -216,7 +216,7 @@ export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number):
 	return open;
 }
 
-function ofQueue(recipients: Knex.QueryBuilder): Knex.QueryBuilder {
+function pluckQueued(recipients: Knex.QueryBuilder): Knex.QueryBuilder {
 	return recipients.whereRaw('exists (select 1 from queue as q where q.recipient_id = recipients.id)').pluck('id');
 }
 
@@ -246,8 +246,8 @@ export async function endRecipients(
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	const claims = () => trx('claims').whereIn('recipient_id', recipientIds);
-	// Claims are locked before the queue, in the same order as outcomes do it. The second call finds claims that were
-	// made until the queue was locked.
+	// Claims are locked before the queue, in the same order as when outcomes are written. The second call finds claims
+	// that were made until the queue was locked.
 	const before = await takeClaims(trx, claims());
 	const open = await lockOpen(trx, recipientIds);
 	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
@@ -276,8 +276,8 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 }
 
 /**
- * Erases the details of events (except those in `kept`), reports and engagement of recipients. The events themselves
- * stay.
+ * Erases the details of events (except those in `retained`), reports and engagement of recipients. The events
+ * themselves stay.
  */
 export async function eraseTimelines(
 	trx: Knex.Transaction,
@@ -286,25 +286,26 @@ export async function eraseTimelines(
 ): Promise<void> {
 	const messageIds = [...new Set(recipients.map(({message_id: messageId}) => messageId))];
 	const recipientIds = recipients.map(({id}) => id);
-	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
-	await about('events').whereNotNull('detail').whereNotIn('detail', retained).update({detail: null});
+	const ofRecipients = (table: string) =>
+		trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
+	await ofRecipients('events').whereNotNull('detail').whereNotIn('detail', retained).update({detail: null});
 	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
 	// The hash of the message that contained the report is retained, so that it is not read again.
-	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
+	const inbound = ofRecipients('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
 	await trx('inbound').whereIn('digest', inbound).update(emptied);
-	await about('reports').update({detail: null, matched: null});
+	await ofRecipients('reports').update({detail: null, matched: null});
 }
 
 /** What remains of an erased inbound message. */
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * Finds inbound messages without a known recipient, or unreadable ones, that contain an address (comparison form) as it
- * is or in what was read. Nothing else links them to the person. It reads all of them, up to a gibibyte, so it must not
- * block writers.
+ * Finds inbound messages without a known recipient, or unreadable ones, whose sender, content or reading contains an
+ * address (comparison form). Nothing else links them to the person. It reads all of them, up to a gibibyte, so it must
+ * not block writers.
  */
 export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
-	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
+	const pattern = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
 	return await reader('inbound')
 		.where(mail =>
 			mail
@@ -320,8 +321,8 @@ export async function findUnmatched(reader: Knex, addressKey: string): Promise<s
 		)
 		.where(mail =>
 			mail
-				.whereRaw(`lower(mail_from) like ? escape '\\'`, [like])
-				.orWhereRaw(`lower(reading) like ? escape '\\'`, [like])
+				.whereRaw(`lower(mail_from) like ? escape '\\'`, [pattern])
+				.orWhereRaw(`lower(reading) like ? escape '\\'`, [pattern])
 				.orWhereRaw(holdsBytes(reader, 'raw'), [Buffer.from(addressKey)]),
 		)
 		.pluck('id');
@@ -396,17 +397,17 @@ export async function rewriteAddresses(
 		return;
 	}
 	const rows = messages.map(({id, cc, reply_to: replyTo, extras}) => {
-		const next = replyTo === null ? null : rewrite(replyTo);
-		const {replyToName: _, ...others} = readExtras(extras);
-		const rewrittenCc = cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite));
-		return [id, rewrittenCc, next, next === replyTo ? extras : extrasJson(others)];
+		const newReplyTo = replyTo === null ? null : rewrite(replyTo);
+		const {replyToName: _, ...otherExtras} = readExtras(extras);
+		const newCc = cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite));
+		return [id, newCc, newReplyTo, newReplyTo === replyTo ? extras : extrasJson(otherExtras)];
 	});
 	const {sql, bindings} = rowSource(trx, rows, 4);
-	const [near, about] = nearIds(trx, 'messages.id', 'msg', messageIds);
+	const [near, nearBindings] = nearIds(trx, 'messages.id', 'msg', messageIds);
 	await trx.raw(
 		`update messages set cc = v.column2, reply_to = v.column3, extras = v.column4 from (${sql}) as v
 		where messages.id = v.column1 and ${near}`,
-		[...bindings, ...about] as Knex.RawBinding[],
+		[...bindings, ...nearBindings] as Knex.RawBinding[],
 	);
 }
 
@@ -430,10 +431,10 @@ export async function rewriteWebhookBodies(
 		const parsed = JSON.parse(Buffer.from(body).toString());
 		const rewritten = rewrite(parsed);
 		const isAbout = rewritten.recipient !== parsed.recipient || rewritten.metadata !== parsed.metadata;
-		const more = 'subject' in parsed && isAbout && {subject: null, detail: {}};
+		const cleared = 'subject' in parsed && isAbout && {subject: null, detail: {}};
 		await trx('webhook_deliveries')
 			.where({id})
-			.update({body: Buffer.from(JSON.stringify({...rewritten, ...more}))});
+			.update({body: Buffer.from(JSON.stringify({...rewritten, ...cleared}))});
 	}
 }
 
@@ -456,8 +457,8 @@ export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Prom
 	if (!row) {
 		return false;
 	}
-	const some = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
-	if ((await deleteDeliveries(trx, some)) === 0) {
+	const ids = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
+	if ((await deleteDeliveries(trx, ids)) === 0) {
 		await trx('webhook_endpoints').where({id: row.id}).delete();
 	}
 	return true;

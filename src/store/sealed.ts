@@ -54,10 +54,10 @@ export function createVault(initial: MasterKeys, {random = randomBytes, reread}:
 	return {
 		current: () => current,
 		macs(purpose, text) {
-			const others = Object.keys(keys)
+			const otherIds = Object.keys(keys)
 				.map(Number)
 				.filter(id => id !== current);
-			return [current, ...others].map(id => mac(id, purpose, text));
+			return [current, ...otherIds].map(id => mac(id, purpose, text));
 		},
 		seal(owner, plain) {
 			const iv = random(ivLength);
@@ -259,7 +259,7 @@ export async function keyIds(reader: Knex): Promise<number[]> {
 	return [...(await readStoredKeys(reader)).values()];
 }
 
-/** Returns whether the store was used with a key before. */
+/** Whether the store was used with a key before. */
 export async function expectsKeys(reader: Knex): Promise<boolean> {
 	return (await reader('secret_keys').first('id')) !== undefined || (await sealingIds(reader)).length > 0;
 }
@@ -323,17 +323,18 @@ async function provenBySecrets(
 	const secrets = await readSealed(reader);
 	const proven = new Map<string, number>();
 	for (const id of await sealingIds(reader)) {
-		const isProven = (one: ConfiguredKey) => (one.id === null || one.id === id) && canOpenAny(one.key, id, secrets);
-		const key = configured.find(isProven)?.key;
-		if (key === undefined) {
+		const match = configured.find(
+			candidate => (candidate.id ?? id) === id && canOpenAny(candidate.key, id, secrets),
+		);
+		if (match === undefined) {
 			return null;
 		}
-		proven.set(toProof(key), id);
+		proven.set(toProof(match.key), id);
 	}
 	return proven;
 }
 
-// One secret is enough, because single secrets may be damaged.
+// One secret that opens is enough proof: others may be damaged.
 function canOpenAny(key: Uint8Array, id: number, secrets: ReadonlyArray<{owner: string; sealed: string}>): boolean {
 	const vault = createVault({current: id, keys: {[id]: key}});
 	return secrets.some(({owner, sealed}) => {

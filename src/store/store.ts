@@ -9,7 +9,7 @@ import {createWriter, type Writer, writeBeside} from './engine/writer.ts';
 import {NoAnswerError, postgresConfig, postgresLimits, type Use} from './postgres/postgres-client.ts';
 
 /*
- * The store is everything that mailctl keeps in its database, SQLite or PostgreSQL. The files of this folder hold the
+ * The store is everything that mailctl stores in its database, SQLite or PostgreSQL. The files of this folder hold the
  * queries, roughly one file for each kind of data; `engine/` and `postgres/` hide the differences between the two
  * engines. Queries rely on knex and on the types and rules of `src/mail`. They take a connection or transaction as
  * their first argument, and all writes go through a `Writer`. The store never sends mail, never decides an outcome, and
@@ -96,12 +96,12 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 	const reader = connect(readers, 'reading');
 	// With several writers, accepting messages does not wait for the locks that outcomes hold.
 	const writing = engine.dialect.isShared ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
-	const [max, accepts] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
+	const [main, accepting] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
 		Writer,
 		Writer?,
 	];
-	const writer = accepts ? writeBeside(max, accepts) : max;
-	const agreeing = accepts ? createWriter(database, engine.dialect, engine.committed) : writer;
+	const writer = accepting ? writeBeside(main, accepting) : main;
+	const agreeing = accepting ? createWriter(database, engine.dialect, engine.committed) : writer;
 	const store: Store = {
 		...engine,
 		reader,
@@ -112,7 +112,7 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		// In a transaction of its own that writes nothing: NOTIFY takes a lock until the commit, so within the
 		// transaction of the message it would make commits wait for each other.
 		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
-		ping: () => soon(reader.raw('select 1')),
+		ping: () => withinPingLimit(reader.raw('select 1')),
 		async close() {
 			await writer.idle();
 			await agreeing.idle();
@@ -213,15 +213,15 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 	};
 }
 
-async function soon(response: Promise<unknown>): Promise<void> {
+async function withinPingLimit(response: Promise<unknown>): Promise<void> {
 	let timer: NodeJS.Timeout | undefined;
-	const late = new Promise<never>((_, reject) => {
+	const timeout = new Promise<never>((_, reject) => {
 		timer = setTimeout(
 			() => reject(new NoAnswerError(`the store did not respond within ${pingMs / 1000} s`)),
 			pingMs,
 		);
 	});
-	await Promise.race([response, late]).finally(() => clearTimeout(timer));
+	await Promise.race([response, timeout]).finally(() => clearTimeout(timer));
 }
 
 /**
@@ -238,9 +238,9 @@ export async function copyStore(reader: Knex, file: string): Promise<string> {
 export async function checkCopy(file: string): Promise<string> {
 	const copy = await openStore({file});
 	try {
-		const [found] = await copy.reader.raw('pragma quick_check(1)');
-		if (found.quick_check !== 'ok') {
-			throw Object.assign(new Error(found.quick_check), {code: 'SQLITE_CORRUPT'});
+		const [row] = await copy.reader.raw('pragma quick_check(1)');
+		if (row.quick_check !== 'ok') {
+			throw Object.assign(new Error(row.quick_check), {code: 'SQLITE_CORRUPT'});
 		}
 		return (await schemaName(copy.reader)) ?? '';
 	} finally {

@@ -55,7 +55,7 @@ export async function readLastPosition(reader: Knex): Promise<number> {
 
 // Every transaction that inserts an event or a message takes this lock before it reserves a position, and holds it
 // until it ends.
-const writersNow = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
+const runningWriters = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
 	and relation in ('events'::regclass, 'messages'::regclass) and database = (select oid from pg_database where datname = current_database())
 	and mode = 'RowExclusiveLock'`;
 
@@ -70,19 +70,19 @@ export function createSettled(reader: Knex): () => Promise<number> {
 		return () => readLastPosition(reader);
 	}
 	let settled = 0;
-	let next: {readonly last: number; readonly writers: readonly string[]} | null = null;
+	let candidate: {readonly last: number; readonly writers: readonly string[]} | null = null;
 	return async () => {
 		// The order matters: a transaction that has reserved a position up to `last` is either among the writers or has
 		// ended.
 		const last = await readLastPosition(reader);
-		const {rows}: {rows: Array<{id: string}>} = await reader.raw(writersNow);
+		const {rows}: {rows: Array<{id: string}>} = await reader.raw(runningWriters);
 		const writers = new Set(rows.map(({id}) => id));
 		if (writers.size === 0) {
 			settled = last;
-			next = null;
-		} else if (next === null || !next.writers.some(id => writers.has(id))) {
-			settled = next?.last ?? settled;
-			next = {last, writers: [...writers]};
+			candidate = null;
+		} else if (candidate === null || !candidate.writers.some(id => writers.has(id))) {
+			settled = candidate?.last ?? settled;
+			candidate = {last, writers: [...writers]};
 		}
 		return settled;
 	};
@@ -127,7 +127,7 @@ type Earlier = readonly [id: string, type: 'queued' | 'sent', occurredAt?: strin
 const timeOf = (id: string) => storeTime(idTime(id));
 
 type Detail = StoredEvent['detail'];
-const parsed = (detail: string | null): Detail => JSON.parse(detail ?? '{}');
+const parseDetail = (detail: string | null): Detail => JSON.parse(detail ?? '{}');
 const sentDetail = ({recipient, role, attempt}: Detail): Detail => ({
 	...(recipient !== undefined && {recipient}),
 	...(role !== undefined && {role}),
@@ -163,7 +163,7 @@ function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewE
 		: event.type === 'sent' &&
 				event.recordedAt === next.recordedAt &&
 				idTime(event.id) === idTime(next.id) &&
-				event.detail === JSON.stringify(sentDetail(parsed(next.detail)));
+				event.detail === JSON.stringify(sentDetail(parseDetail(next.detail)));
 }
 
 /** Returns the events of a row in order, each with the row's other columns. */
@@ -172,7 +172,7 @@ export function toEvents<Row extends StoredRow>({
 	detail: text,
 	...last
 }: Row): Array<Omit<Row, 'earlier' | 'detail'> & StoredEvent> {
-	const detail = parsed(text);
+	const detail = parseDetail(text);
 	const before: readonly Earlier[] = JSON.parse(earlier ?? '[]');
 	return [
 		...before.map(([id, type, occurredAt = timeOf(id)]) => ({
@@ -223,7 +223,7 @@ type ReadState = {
 	readonly queued_event: string | null;
 };
 
-/** Returns a row with the current state of its recipient, and the time since when it has that state. */
+/** Returns a row with the current state of its recipient, and the time at which it reached that state. */
 export function withCurrentState<Row extends ReadState>({
 	queued_event: queued,
 	...row
@@ -240,8 +240,8 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 	await insertPlaced(trx, 'events', columns, sharedRows(events).map(toRow));
 }
 
-function toRow(one: ReturnType<typeof sharedRows>[number]): Row {
-	return [one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt, one.detail, one.earlier];
+function toRow(row: SharedRow): Row {
+	return [row.id, row.messageId, row.recipientId, row.type, row.occurredAt, row.recordedAt, row.detail, row.earlier];
 }
 
 /** Returns a message's timeline, oldest first, after the event `after`, or from the start if it is `null`. */
@@ -260,9 +260,9 @@ export async function readEvents(
 		.select(rowColumns);
 	// The `queued` event may belong on this page although its row, whose id is that of its last event, is on a later
 	// page.
-	const beyond = page.length < limit ? undefined : await findQueuedRow(reader, messageId);
+	const queuedRow = page.length < limit ? undefined : await findQueuedRow(reader, messageId);
 	const events = new Map(
-		[...begun, ...[...page, ...(beyond ? [beyond] : [])].flatMap(toEvents)].map(event => [event.id, event]),
+		[...begun, ...[...page, ...(queuedRow ? [queuedRow] : [])].flatMap(toEvents)].map(event => [event.id, event]),
 	);
 	return [...events.values()]
 		.filter(({id}) => id > (after ?? ''))
@@ -329,7 +329,7 @@ const claimColumns = ['recipient_id', 'attempts', 'queued'] as const;
 
 /** Ends claims without an outcome. After a first claim the recipient stays queued, and its event is stored. */
 export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<number> {
-	return (await end(trx, claims)).length;
+	return (await removeClaims(trx, claims)).length;
 }
 
 /**
@@ -337,7 +337,7 @@ export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder
  * duplicate. This does not count as an attempt.
  */
 export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string): Promise<number> {
-	const ended = await end(trx, claims);
+	const ended = await removeClaims(trx, claims);
 	const reply = 'possible duplicate: the daemon stopped during this attempt, and the message may have been sent';
 	await insertRows(
 		trx,
@@ -350,7 +350,7 @@ export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder
 	return ended.length;
 }
 
-async function end(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Claim[]> {
+async function removeClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Claim[]> {
 	const ended = await takeClaims(trx, claims);
 	await storeQueued(trx, ended);
 	return ended;
@@ -405,19 +405,19 @@ function selectClaims(trx: Knex.Transaction, claims: readonly Claim[]): Knex.Que
  * keeps it.
  */
 export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[]): Promise<void> {
-	const first = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));
-	if (first.length === 0) {
+	const firstClaims = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));
+	if (firstClaims.length === 0) {
 		return;
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		first.map(({id, queued}) => [id, storeTime(idTime(queued))]),
+		firstClaims.map(({id, queued}) => [id, storeTime(idTime(queued))]),
 		2,
 	);
 	const [named, ids] = namedIds(
 		trx,
 		'recipients.id',
-		first.map(({id}) => id),
+		firstClaims.map(({id}) => id),
 	);
 	const moved: Array<{id: string; message_id: string; role: Role}> = await queryRows(
 		trx,
@@ -426,7 +426,7 @@ export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[
 		returning recipients.id, recipients.message_id, recipients.role`,
 		[...bindings, ...ids],
 	);
-	const eventOf = new Map(first.map(({id, queued}) => [id, queued]));
+	const eventOf = new Map(firstClaims.map(({id, queued}) => [id, queued]));
 	await insertEvents(
 		trx,
 		moved

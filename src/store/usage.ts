@@ -74,7 +74,7 @@ export type MonthCount = {readonly workspaceId: string; readonly accepted: numbe
 /** Adds to the figures of a month. */
 export async function addToMonth(trx: Knex.Transaction, month: string, counts: readonly MonthCount[]): Promise<void> {
 	if (counts.length > 0) {
-		await trx.raw(...addition(trx, month, counts)).options(unanswered);
+		await trx.raw(...toMonthInsert(trx, month, counts)).options(unanswered);
 	}
 }
 
@@ -87,7 +87,7 @@ export async function countMonth(
 	month: string,
 	counts: readonly MonthCount[],
 ): Promise<Map<string, number>> {
-	const [sql, bindings] = addition(trx, month, counts);
+	const [sql, bindings] = toMonthInsert(trx, month, counts);
 	const counted: Array<{workspace_id: string; accepted: number}> = await queryRows(
 		trx,
 		`${sql} returning workspace_id, accepted`,
@@ -96,7 +96,7 @@ export async function countMonth(
 	return new Map(counted.map(row => [row.workspace_id, row.accepted]));
 }
 
-function addition(
+function toMonthInsert(
 	trx: Knex.Transaction,
 	month: string,
 	counts: readonly MonthCount[],
@@ -104,12 +104,12 @@ function addition(
 	// In the order of their keys, because two nodes may count for the same workspaces.
 	const rows = counts
 		.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1))
-		.map(one => [one.workspaceId, month, one.accepted, one.test]);
+		.map(({workspaceId, accepted, test}) => [workspaceId, month, accepted, test]);
 	const {sql, bindings} = rowSource(trx, rows, 4);
-	const adding = `insert into usage_months (workspace_id, month, accepted, test) ${sql}
+	const statement = `insert into usage_months (workspace_id, month, accepted, test) ${sql}
 		on conflict (workspace_id, month) do update
 			set accepted = usage_months.accepted + excluded.accepted, test = usage_months.test + excluded.test`;
-	return [adding, bindings as Knex.RawBinding[]];
+	return [statement, bindings as Knex.RawBinding[]];
 }
 
 /** Subtracts what `countMonth` added in excess in the same transaction. */
@@ -189,13 +189,13 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 		([name, states]) =>
 			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
 	);
-	const counting = reader
+	const groups = reader
 		.from(recipients.as('copies'))
 		.select('key', reader.raw(`count(*) as accepted, ${sums.join(', ')}`))
 		.groupBy('key')
 		.orderBy([{column: 'accepted', order: 'desc'}, 'key']);
 	const counted: Array<Record<string, string | number | null>> =
-		query.limit === undefined ? await counting : await counting.limit(query.limit);
+		query.limit === undefined ? await groups : await groups.limit(query.limit);
 	const engaged = await countEngaged(reader, query);
 	return counted.map(({key, ...numbers}) => {
 		const figures = Object.fromEntries(Object.entries(numbers).map(([name, n]) => [name, Number(n)]));

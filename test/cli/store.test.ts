@@ -189,7 +189,7 @@ test('every command refuses a store from before commit 2a0e3213 with 78 and chan
 		t.is(code, 78, args[0]);
 		t.regex(
 			stderr,
-			/^mailctl: \S.* was created by a version that is too old[:,] bring it up to date with mailctl of commit 2a0e3213 first\n$/,
+			/^mailctl: \S.* was created by a version that is too old[:,] upgrade it with mailctl at commit 2a0e3213 first\n$/,
 			args[0],
 		);
 		t.deepEqual(await look(), before, args[0]);
@@ -251,7 +251,12 @@ if (engines.includes('postgres')) {
 			MAILCTL_SECRET_KEY: former.postgres.secretKey,
 		});
 		for (const args of [['key', 'list'], ['migrate'], ['serve'], ['backup', 'b.tar']]) {
-			refused(t, await cli.run(...args), 78, /was created by a version that is too old[:,] bring it up to date/);
+			refused(
+				t,
+				await cli.run(...args),
+				78,
+				/was created by a version that is too old[:,] upgrade it with mailctl/,
+			);
 		}
 		t.is((await store.reader('migrations').max({name: 'name'}))[0]?.name, '013_webhook_secrets');
 		t.false(await store.reader.schema.hasColumn('workspaces', 'paused_by'));

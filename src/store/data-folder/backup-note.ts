@@ -13,13 +13,13 @@ const fileOf = (dataDir: string) => join(dataDir, 'backups.json');
 export function readBackups(dataDir: string): Backups {
 	try {
 		const {last, previous} = JSON.parse(readFileSync(fileOf(dataDir), 'utf8'));
-		return {last: timeOf(last), previous: timeOf(previous)};
+		return {last: toTime(last), previous: toTime(previous)};
 	} catch {
 		return {last: null, previous: null};
 	}
 }
 
-const timeOf = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
+const toTime = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
 
 /** Saves the time of a verified backup. The backup is valid even if this file cannot be written. */
 export function noteBackup(dataDir: string, at: number): void {

@@ -49,7 +49,7 @@ export async function makeBackup({file, facts, gather, onBytes}: BackupInput): P
 		const draft = join(folder, 'backup.tar');
 		const {version, engine, time} = facts;
 		const manifest = await packArchive(draft, folder, {format: 1, version, schema, engine, time}, onBytes);
-		await readAgain(draft, onBytes);
+		await verifyDraft(draft, onBytes);
 		const bytes = statSync(draft).size;
 		await rename(draft, file);
 		syncFolder(dirname(file));
@@ -71,16 +71,16 @@ function withPath(error: NodeJS.ErrnoException, file: string): NodeJS.ErrnoExcep
 
 /** Removes the temporary folders of backups to this file whose processes on this machine were killed. */
 function removeAbandoned(file: string): void {
-	const start = `${basename(file)}.partial-${hostname()}-`;
+	const prefix = `${basename(file)}.partial-${hostname()}-`;
 	for (const name of existsSync(dirname(file)) ? readdirSync(dirname(file)) : []) {
-		const [, pid] = /^(\d+)-\w{6}$/.exec(name.startsWith(start) ? name.slice(start.length) : '') ?? [];
+		const [, pid] = /^(\d+)-\w{6}$/.exec(name.startsWith(prefix) ? name.slice(prefix.length) : '') ?? [];
 		if (pid !== undefined && !isAlive(Number(pid))) {
 			rmSync(join(dirname(file), name), {recursive: true, force: true});
 		}
 	}
 }
 
-async function readAgain(draft: string, onBytes: OnBytes): Promise<void> {
+async function verifyDraft(draft: string, onBytes: OnBytes): Promise<void> {
 	try {
 		await readArchive(draft, null, onBytes);
 	} catch (error) {
@@ -112,7 +112,7 @@ export async function restoreBackup({file, settings, acting, hold, onBytes}: Res
 		const manifest = await readArchive(file, staging, onBytes);
 		// Like a daemon at startup, this refuses a newer schema and unknown keys, and migrates an older schema.
 		const {store, release} = await openData({...settings, dataDir: staging}, {asRoot: true});
-		const queue = await prepare(store, manifest, {acting, hold}).finally(release);
+		const queue = await prepareRestored(store, manifest, {acting, hold}).finally(release);
 		commitRestore(dataDir);
 		return queue;
 	} finally {
@@ -120,7 +120,7 @@ export async function restoreBackup({file, settings, acting, hold, onBytes}: Res
 	}
 }
 
-async function prepare(
+async function prepareRestored(
 	{writer, reader}: Store,
 	{time, version}: Manifest,
 	{acting, hold}: Pick<RestoreInput, 'acting' | 'hold'>,
@@ -158,11 +158,11 @@ type Engine = 'sqlite' | 'postgres';
 export type FileFacts = {readonly bytes: number; readonly sha256: string};
 
 export const manifestName = 'manifest.json';
-/** Many times the size of a manifest. */
+/** Much more than a manifest needs. */
 export const maxManifestBytes = 64 * 1024;
 
 /**
- * The files of a backup besides the manifest, the small one first. A database in PostgreSQL is copied by its own tools.
+ * The files of a backup besides the manifest, smallest first. A database in PostgreSQL is copied by its own tools.
  */
 export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
 	sqlite: ['secrets.json', 'mailctl.db'],
@@ -174,7 +174,7 @@ export function manifestText(manifest: Manifest): string {
 	return `${JSON.stringify({...manifest, digest: toDigest(manifest)}, undefined, '\t')}\n`;
 }
 
-/** Parses a manifest. Returns what is wrong if it is not valid. */
+/** Parses a manifest. Returns the kind of problem if it is not valid. */
 export function parseManifest(text: string): Manifest | 'foreign' | 'newer' | 'damaged' {
 	let content: unknown;
 	try {
@@ -189,18 +189,18 @@ export function parseManifest(text: string): Manifest | 'foreign' | 'newer' | 'd
 	if (manifest.format > 1) {
 		return 'newer';
 	}
-	return digest === toDigest(manifest) && isWhole(manifest) ? manifest : 'damaged';
+	return digest === toDigest(manifest) && isComplete(manifest) ? manifest : 'damaged';
 }
 
-function isWhole(manifest: Partial<Manifest>): manifest is Manifest {
+function isComplete(manifest: Partial<Manifest>): manifest is Manifest {
 	const {version, schema, engine, time, files} = manifest;
 	const names = engine !== undefined && Object.hasOwn(filesOf, engine) ? filesOf[engine] : [];
-	const known: Partial<Record<string, FileFacts>> = Object(files);
+	const facts: Partial<Record<string, FileFacts>> = Object(files);
 	return (
 		[version, schema, time].every(text => typeof text === 'string') &&
 		names.length > 0 &&
-		names.length === Object.keys(known).length &&
-		names.every(name => Number.isSafeInteger(known[name]?.bytes) && typeof known[name]?.sha256 === 'string')
+		names.length === Object.keys(facts).length &&
+		names.every(name => Number.isSafeInteger(facts[name]?.bytes) && typeof facts[name]?.sha256 === 'string')
 	);
 }
 
@@ -212,7 +212,7 @@ function toDigest(manifest: Partial<Manifest>): string {
 export type OnBytes = (bytes: number) => void;
 
 const bytesAtOnce = 1024 ** 2;
-/** The octets that may be written before a sync. Commits of a running daemon wait for the disk behind them. */
+/** The octets that may be written before a sync. A running daemon's commits have to wait for them to reach the disk. */
 const bytesUnsynced = 32 * 1024 ** 2;
 
 /**
@@ -284,11 +284,11 @@ class EntryDigests {
 /** Overwrites the draft of the manifest, which has the same length, at the beginning of a tar. */
 async function replaceManifest(handle: FileHandle, draft: string, text: string): Promise<void> {
 	const {buffer} = await handle.read(Buffer.alloc(maxManifestBytes), 0, maxManifestBytes, 0);
-	const at = buffer.indexOf(draft);
-	if (at === -1 || Buffer.byteLength(text) !== Buffer.byteLength(draft)) {
+	const offset = buffer.indexOf(draft);
+	if (offset === -1 || Buffer.byteLength(text) !== Buffer.byteLength(draft)) {
 		throw new Error('The size of the backup manifest has changed.');
 	}
-	await handle.write(text, at);
+	await handle.write(text, offset);
 }
 
 /** Returns the manifest of a backup. Throws the errors of `readArchive`. */
@@ -349,9 +349,9 @@ class BackupReading {
 
 	end(): Manifest {
 		this.#parse(() => void this.#parser.end());
-		const [lost] = this.#missing.keys();
-		if (lost !== undefined) {
-			this.#refuse(`${lost} is missing`);
+		const [name] = this.#missing.keys();
+		if (name !== undefined) {
+			this.#refuse(`${name} is missing`);
 		}
 		return this.#manifest ?? this.#refuse('');
 	}
@@ -363,7 +363,7 @@ class BackupReading {
 		const chunks: Buffer[] = [];
 		entry.on('data', chunk => void chunks.push(chunk));
 		entry.on('end', () => {
-			this.#manifest = known(this.#archive, Buffer.concat(chunks).toString());
+			this.#manifest = parseKnownManifest(this.#archive, Buffer.concat(chunks).toString());
 			this.#missing = new Map(Object.entries(this.#manifest.files));
 		});
 	}
@@ -407,15 +407,15 @@ class BackupReading {
 		}
 	}
 
-	#refuse(why: string): never {
+	#refuse(reason: string): never {
 		throw new RefusedFileError(
 			this.#archive,
-			this.#manifest ? `is damaged (${why})` : 'is not a backup of mailctl',
+			this.#manifest ? `is damaged (${reason})` : 'is not a backup of mailctl',
 		);
 	}
 }
 
-function known(archive: string, text: string): Manifest {
+function parseKnownManifest(archive: string, text: string): Manifest {
 	const parsed = parseManifest(text);
 	switch (parsed) {
 		case 'newer':

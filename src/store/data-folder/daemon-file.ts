@@ -104,7 +104,7 @@ export function readBoot(dataDir: string): string | null {
 		const boot = readFileSync(join(dataDir, bootFileName), 'utf8').trim();
 		return isId('req', boot) ? boot : null;
 	} catch {
-		// Without the id, the claims of a dead daemon expire after its silence, like those of another machine.
+		// Without the id, the claims of a dead daemon are released after a while, like those of another machine.
 		return null;
 	}
 }

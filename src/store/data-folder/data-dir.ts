@@ -33,15 +33,15 @@ type DataDirInput = {
 
 /** The welcome text, including keys, of a first start without a terminal. */
 export const firstKeysFile = 'first-keys.txt';
-const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
+const privateFiles = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
 /** The files that the daemon needs, and how it accesses them. Other files are only replaced as a whole. */
-const needed: ReadonlyArray<readonly [name: RegExp, kind: 'file' | 'folder', mode: number]> = [
+const neededFiles: ReadonlyArray<readonly [name: RegExp, kind: 'file' | 'folder', mode: number]> = [
 	[/^(?:mailctl\.db|daemon\.lock)(?:-wal|-shm)?$/, 'file', constants.R_OK | constants.W_OK],
 	[/^secrets\.json$/, 'file', constants.R_OK],
 	[/^(?:captured|restore\.ready)$/, 'folder', constants.R_OK | constants.W_OK | constants.X_OK],
 ];
 /** Errors of the disk or the system, not of the settings. */
-const troubles = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM']);
+const systemFailures = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM']);
 
 /**
  * Creates the data folder (mode 0700) or checks it. All files that this process creates from now on are private: SQLite
@@ -53,7 +53,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	try {
 		makeFolder(dataDir);
 	} catch (error) {
-		throw unusable(dataDir, error, uid);
+		throw toUnusableError(dataDir, error, uid);
 	}
 
 	const owner = statSync(dataDir).uid;
@@ -65,7 +65,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	try {
 		accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
 	} catch (error) {
-		throw unusable(dataDir, error, uid);
+		throw toUnusableError(dataDir, error, uid);
 	}
 	const problems = readdirSync(dataDir).flatMap(name => findProblems(dataDir, name, uid));
 	if (problems.length > 0) {
@@ -80,7 +80,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	}
 
 	const exposed = readdirSync(dataDir)
-		.filter(name => guarded.test(name))
+		.filter(name => privateFiles.test(name))
 		.map(name => join(dataDir, name))
 		.filter(file => ((statSync(file, {throwIfNoEntry: false})?.mode ?? 0) & 0o066) !== 0);
 	if (exposed.length > 0) {
@@ -116,32 +116,32 @@ export function refuseLostStore(dataDir: string): void {
 	}
 	const size = statSync(file, {throwIfNoEntry: false})?.size ?? null;
 	if (existsSync(secrets) && (size === null || size === 0)) {
-		const [what, remove] =
+		const [state, removable] =
 			size === null ? [`missing although ${secrets} exists`, secrets] : ['empty', `it and ${secrets}`];
 		throw new ConfigError(
-			[`${file} is ${what}: restore it from a backup, or remove ${remove} to start with an empty store`],
+			[`${file} is ${state}: restore it from a backup, or remove ${removable} to start with an empty store`],
 			74,
 		);
 	}
 }
 
 /** Returns the error for a data folder that cannot be created or used, with how to fix it. */
-function unusable(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
+function toUnusableError(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
 	const [code, {message}] = [systemCode(error), error as Error];
-	const {at, isReached} = nearest(dataDir);
-	const closed = code === 'EACCES' ? accessProblem(at, uid) : null;
-	const opening = isReached ? `run install -d -o ${uid} -m 700 ${dataDir}` : `run chmod o+x ${at}`;
+	const {existing, isReached} = findNearest(dataDir);
+	const denied = code === 'EACCES' ? accessProblem(existing, uid) : null;
+	const parentFix = isReached ? `run install -d -o ${uid} -m 700 ${dataDir}` : `run chmod o+x ${existing}`;
 	let [why, fix] = [message, 'make it writable'];
-	if (isReached && !isFolder(at)) {
-		[why, fix] = [`${at} is not a folder`, 'move it away'];
+	if (isReached && !isFolder(existing)) {
+		[why, fix] = [`${existing} is not a folder`, 'move it away'];
 	} else if (code === 'EROFS') {
-		[why, fix] = [readOnly, `run mount -o remount,rw ${mountPoint(at)}`];
-	} else if (closed) {
-		[why, fix] = [closed.why, closed.isOwn || at === dataDir ? closed.fix : opening];
+		[why, fix] = [readOnly, `run mount -o remount,rw ${mountPoint(existing)}`];
+	} else if (denied) {
+		[why, fix] = [denied.why, denied.isOwn || existing === dataDir ? denied.fix : parentFix];
 	}
 	return new ConfigError(
 		[`the data folder ${dataDir} cannot be written (${why}): ${fix} or set MAILCTL_DATA_DIR`],
-		troubles.has(code) ? 74 : 78,
+		systemFailures.has(code) ? 74 : 78,
 	);
 }
 
@@ -151,12 +151,12 @@ const readOnly = 'EROFS: the file system is mounted read-only';
  * Returns the folder itself or its nearest existing ancestor. `isReached` is false if a folder below it cannot be
  * searched.
  */
-function nearest(path: string): {readonly at: string; readonly isReached: boolean} {
+function findNearest(path: string): {readonly existing: string; readonly isReached: boolean} {
 	let isReached = true;
-	for (let at = path; ; at = dirname(at)) {
+	for (let existing = path; ; existing = dirname(existing)) {
 		try {
-			if (statSync(at, {throwIfNoEntry: false}) || at === dirname(at)) {
-				return {at, isReached};
+			if (statSync(existing, {throwIfNoEntry: false}) || existing === dirname(existing)) {
+				return {existing, isReached};
 			}
 		} catch {
 			isReached = false;
@@ -179,7 +179,7 @@ function mountPoint(path: string): string {
 
 /** Returns the problems of a file or folder in the data folder that the daemon needs. */
 function findProblems(dataDir: string, name: string, uid: number | undefined): string[] {
-	const [, kind, mode] = needed.find(([names]) => names.test(name)) ?? [];
+	const [, kind, mode] = neededFiles.find(([pattern]) => pattern.test(name)) ?? [];
 	const path = join(dataDir, name);
 	if (kind === undefined) {
 		return [];
@@ -213,7 +213,7 @@ function findProblems(dataDir: string, name: string, uid: number | undefined): s
  */
 export function noteMissing(dataDir: string): () => void {
 	const isMissing = (path: string) => !existsSync(path);
-	const locks = ['', '-wal', '-shm'].map(end => join(dataDir, `daemon.lock${end}`)).filter(isMissing);
+	const locks = ['', '-wal', '-shm'].map(suffix => join(dataDir, `daemon.lock${suffix}`)).filter(isMissing);
 	const folders: string[] = [];
 	for (let path = dataDir; isMissing(path); path = dirname(path)) {
 		folders.push(path);
@@ -246,10 +246,10 @@ export async function freeBytes(folder: string): Promise<number> {
 	return bavail * bsize;
 }
 
-/** More than SQLite needs at once: its own error often does not reveal that the disk is full. */
+/** More than SQLite writes at once. Its own errors often do not reveal that the disk is full. */
 const probeBytes = 1024 * 1024;
 
-/** Returns the system's error code for writing to a folder, found by trying, or `null` if writing works. */
+/** Tries to write to a folder. Returns the system's error code, or `null` if it can be written. */
 function probeFolder(folder: string): string | null {
 	const probe = join(folder, `.probe.${process.pid}`);
 	try {
@@ -312,8 +312,8 @@ export function explainDiskError(error: unknown, dataDir: string): unknown {
 const diskErrors = /^(SQLITE_(IOERR|FULL|CANTOPEN|READONLY)|ENOSPC|EDQUOT|EROFS|EIO)$/;
 
 /**
- * Creates a folder and its parents. Not with `recursive`: Node 20 retries forever if an existing folder rejects
- * children, as below /proc.
+ * Creates a folder and its parents. It does not use `recursive`, with which Node 20 retries forever if an existing
+ * folder rejects children, as below /proc.
  */
 function makeFolder(path: string): void {
 	if (isFolder(path)) {

@@ -29,7 +29,7 @@ const endOf = (dataDir: string) => join(folderOf(dataDir), 'end.json');
 /** Where the daemon writes the copy. */
 export const liveCopyFile = (dataDir: string): string => join(folderOf(dataDir), 'mailctl.db');
 
-/** A command that has not touched its request for this long was killed, milliseconds. */
+/** A command that has not touched its request for this long (milliseconds) was killed. */
 export const requestTimeoutMs = 30_000;
 
 /** Requests a copy. Returns `false` if another command has one. */
@@ -107,18 +107,18 @@ export function copiedBytes(dataDir: string): number | null {
 /** Renames the folder first, so that a request that is only partly removed cannot be accepted again. */
 export function removeCopy(dataDir: string): void {
 	try {
-		renameSync(folderOf(dataDir), `${folderOf(dataDir)}${removed}${process.pid}`);
+		renameSync(folderOf(dataDir), `${folderOf(dataDir)}${removedInfix}${process.pid}`);
 	} catch {
 		// Another process has removed it.
 	}
 	removeRenamed(dataDir);
 }
 
-const removed = '.removed-';
+const removedInfix = '.removed-';
 
 function removeRenamed(dataDir: string): void {
 	for (const name of readdirSync(dataDir)) {
-		if (name.startsWith(`backup.partial${removed}`)) {
+		if (name.startsWith(`backup.partial${removedInfix}`)) {
 			rmSync(join(dataDir, name), {recursive: true, force: true});
 		}
 	}

@@ -97,15 +97,15 @@ const unlockedMs = 2500;
 async function waitForUnlocked(dataDir: string): Promise<void> {
 	const [lock = '', ...others] = lockFiles(dataDir);
 	// A command that finds no daemon removes the other files when it is done.
-	const isLost = existsSync(lock) ? !others.every(existsSync) && liveDaemon(dataDir) : readDaemonFile(dataDir);
-	if (isLost) {
+	const canBeRunning = existsSync(lock) ? !others.every(existsSync) && liveDaemon(dataDir) : readDaemonFile(dataDir);
+	if (canBeRunning) {
 		await wait(unlockedMs);
 	}
 }
 
 function lockFiles(dataDir: string): string[] {
 	// SQLite locks the third one.
-	return ['', '-wal', '-shm'].map(end => path.join(dataDir, `daemon.lock${end}`));
+	return ['', '-wal', '-shm'].map(suffix => path.join(dataDir, `daemon.lock${suffix}`));
 }
 
 /**
@@ -129,9 +129,11 @@ export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 		return lock.release;
 	}
 	const {holder} = lock;
-	const who = holder ? ` (process ${holder.pid} on ${holder.host}, since ${holder.startedAt.slice(0, 19)}Z)` : '';
+	const holderText = holder
+		? ` (process ${holder.pid} on ${holder.host}, since ${holder.startedAt.slice(0, 19)}Z)`
+		: '';
 	throw new ConfigError(
-		[`another daemon is running on the data folder ${dataDir}${who}: stop it first or set MAILCTL_DATA_DIR`],
+		[`another daemon is running on the data folder ${dataDir}${holderText}: stop it first or set MAILCTL_DATA_DIR`],
 		75,
 	);
 }
@@ -152,15 +154,15 @@ export function storeFile(dataDir: string): string {
 async function openCurrentStore(settings: Settings): Promise<Opened> {
 	const {dataDir, databaseUrl} = settings;
 	if (databaseUrl !== null) {
-		// A migration may take long, so its connections lack the time limits of the daemon's.
-		const patient = await openStore({url: databaseUrl}, {isPatient: true});
-		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL');
+		// A migration may take long, so its connections have no time limits for statements.
+		const patientStore = await openStore({url: databaseUrl}, {isPatient: true});
+		const {store, secrets} = await migrateStore(patientStore, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL');
 		await store.close();
 		return {store: await openStore({url: databaseUrl}), secrets};
 	}
 	const file = storeFile(dataDir);
 	try {
-		return await migrated(await openStore({file}, {guardedFiles: filesBeside(dataDir)}), settings, file);
+		return await migrateStore(await openStore({file}, {guardedFiles: filesBeside(dataDir)}), settings, file);
 	} catch (error) {
 		if (isCorrupt(error)) {
 			throw new ConfigError([`${file} is damaged (${(error as Error).message}): restore it from a backup`], 74);
@@ -173,23 +175,23 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
 	const running = await runningNodes(trx);
 	if (running.length > 0) {
-		const who = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
+		const nodes = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
 		throw new ConfigError(
-			[`this version changes the store so that older ones cannot use it: stop ${who} first`],
+			[`this version changes the store so that older ones cannot use it: stop ${nodes} first`],
 			75,
 		);
 	}
 }
 
-async function migrated(store: Store, settings: Settings, where: string): Promise<Opened> {
+async function migrateStore(store: Store, settings: Settings, storeName: string): Promise<Opened> {
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'tooOld') {
-			throw new ConfigError([`${where} was created by a version that is too old: ${tooOldHint}`]);
+			throw new ConfigError([`${storeName} was created by a version that is too old: ${tooOldHint}`]);
 		}
 		if (state === 'newer') {
 			throw new ConfigError([
-				`${where} was created by a newer version: install that version or restore a backup`,
+				`${storeName} was created by a newer version: install that version or restore a backup`,
 			]);
 		}
 		let secrets: MasterKeys | undefined;
@@ -210,7 +212,7 @@ type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'sec
 
 /**
  * Returns the secret keys once they match the store, and records new ones in it. Throws ConfigError if they do not
- * match: nothing may be created or sent with them.
+ * match, because nothing may be created or sent with other keys.
  */
 export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
 	await lockSchema(trx);
@@ -219,7 +221,7 @@ export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings
 	return keys;
 }
 
-/** Does the same beside a running daemon. The store is written only if it does not know a key yet. */
+/** Like `ensureSecrets`, but may run beside a daemon. The store is written only if it does not know a key yet. */
 export async function readSecrets({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
 	const {keys, fresh} = await matchSecrets(reader, settings);
 	return fresh.length === 0 ? keys : await writer.transaction(trx => ensureSecrets(trx, settings));
@@ -242,8 +244,8 @@ async function configuredKeys(reader: Knex, settings: KeySettings): Promise<Conf
 		return readSecretKeys(settings).map(key => ({id: null, key}));
 	}
 	const {current, keys} = loadSecrets({dataDir: settings.dataDir, isExpected: await expectsKeys(reader)});
-	const all = Object.entries(keys).map(([id, key]) => ({id: Number(id), key}));
-	return all.sort((a, b) => Number(b.id === current) - Number(a.id === current));
+	const configured = Object.entries(keys).map(([id, key]) => ({id: Number(id), key}));
+	return configured.sort((a, b) => Number(b.id === current) - Number(a.id === current));
 }
 
 function toProblem(problem: KeyProblem, {dataDir, databaseUrl, secretKey}: KeySettings): string {
@@ -318,13 +320,13 @@ export async function resealStore(
 		for (let after: string | null = ''; after !== null; ) {
 			const from: string = after;
 			const step = await writer.transaction(async trx => {
-				const done = await resealRows(trx, column, vault, {after: from, max: rowsAtOnce});
-				if (done.resealed > 0) {
-					const sealed = {...rows, [column.table]: rows[column.table] + done.resealed};
+				const result = await resealRows(trx, column, vault, {after: from, max: rowsAtOnce});
+				if (result.resealed > 0) {
+					const sealed = {...rows, [column.table]: rows[column.table] + result.resealed};
 					await record(trx, {key_id: vault.current(), ...sealed});
 					await bumpGeneration(trx);
 				}
-				return done;
+				return result;
 			});
 			rows[column.table] += step.resealed;
 			damaged.push(...step.damaged);

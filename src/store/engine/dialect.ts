@@ -13,7 +13,7 @@ export type Dialect = {
 	readonly canUpdateInWith: boolean;
 	/** The end of a select that claims rows: it skips rows that another node is claiming. SQLite has one writer. */
 	readonly skipLocked: string;
-	/** Whether the error says that the store cannot be written now, so that it is pointless to try item by item. */
+	/** Whether the error means that the store cannot be written now, so that it is pointless to try item by item. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Whether the connection was lost: a transaction without a confirmed end has written nothing. */
 	readonly isLost: (error: unknown) => boolean;
@@ -61,7 +61,7 @@ export const sqliteDialect: Dialect = {
 // Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03:
 // limits that a connection sets. The codes that are words come from Node and the pool.
 const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
-const ended = /connection (terminated|ended|error)/i;
+const connectionEnded = /connection (terminated|ended|error)/i;
 
 // The server's messages are localized, so an error without a code of its own is recognized by the name of the
 // PostgreSQL function that raised it.
@@ -86,8 +86,9 @@ function isReadOnly(error: unknown): boolean {
  */
 export function isConnectionLost(error: unknown): boolean {
 	const {severity} = Object(error);
-	const isOwn = severity !== undefined && !/^(FATAL|PANIC)$/.test(severity) && !/^(08|57P)/.test(codeOf(error));
-	return !isOwn || isReadOnly(error);
+	const isStatementError =
+		severity !== undefined && !/^(FATAL|PANIC)$/.test(severity) && !/^(08|57P)/.test(codeOf(error));
+	return !isStatementError || isReadOnly(error);
 }
 
 /** Whether a replica rejected `begin read write` ("cannot set transaction read-write mode during recovery"). */
@@ -103,13 +104,14 @@ export const postgresDialect: Dialect = {
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
 		isReplica(error) ||
-		(error instanceof Error && (ended.test(error.message) || /acquiring a connection/i.test(error.message))),
-	// A server that stopped responding is not tried again at once.
+		(error instanceof Error &&
+			(connectionEnded.test(error.message) || /acquiring a connection/i.test(error.message))),
+	// A server that stopped responding is not retried immediately.
 	isLost: error =>
 		isReadOnly(error) ||
 		Object(error).severity === 'FATAL' ||
 		/^E(CONN|PIPE)/.test(codeOf(error)) ||
-		(codeOf(error) === '' && error instanceof Error && ended.test(error.message)),
+		(codeOf(error) === '' && error instanceof Error && connectionEnded.test(error.message)),
 	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001' || isStalePlan(error),
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
@@ -141,7 +143,7 @@ export async function lockLate<Row>(rows: Knex.QueryBuilder): Promise<Row[]> {
 	}
 }
 
-/** Whether the error says that others held a lock for longer than the statement was allowed to wait. */
+/** Whether the error means that others held a lock for longer than the statement was allowed to wait. */
 export function isInUse(error: unknown): boolean {
 	return codeOf(error) === '55P03';
 }
@@ -211,7 +213,7 @@ export function joinOne(database: Knex, table: string, key: string, find: (colum
  */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
-		// Waits however long another process migrates.
+		// Waits for as long as another process migrates.
 		await trx.raw('set local lock_timeout = 0');
 		await trx.raw('select pg_advisory_xact_lock(?)', [schemaLock]);
 	}
@@ -244,7 +246,7 @@ export async function lockLists(trx: Knex.Transaction): Promise<void> {
 
 const deletionLock = schemaLock + 4;
 
-/** Called when messages are accepted: no workspace is deleted until the transaction ends. SQLite has one writer. */
+/** Called when messages are accepted: blocks workspace deletions until the transaction ends. SQLite has one writer. */
 export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw('select pg_advisory_xact_lock_shared(?)', [deletionLock]);
@@ -252,8 +254,8 @@ export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
 }
 
 /**
- * Called when a workspace is deleted: messages accepted before are in the store, and no more are accepted until the
- * transaction ends.
+ * Called when a workspace is deleted: waits until messages accepted before are in the store, and prevents more from
+ * being accepted until the transaction ends.
  */
 export async function holdOffAccepts(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
@@ -286,11 +288,11 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 }
 
 /** The share of SQLite's file that stays free for new rows. */
-const keptFree = 0.1;
+const freeShare = 0.1;
 
 /**
- * Returns at most this many free pages of SQLite's file to the file system. `hasReleased` tells whether it returned
- * some, `hasMore` whether there are more. With PostgreSQL, this is the task of autovacuum.
+ * Returns at most this many free pages of SQLite's file to the file system. `hasReleased` is true if it returned
+ * some, `hasMore` if there are more. With PostgreSQL, this is the task of autovacuum.
  */
 export async function giveBackPages(
 	trx: Knex.Transaction,
@@ -303,7 +305,7 @@ export async function giveBackPages(
 		Object.values((await trx.raw(`pragma ${pragma}`))[0])[0] as number;
 	const [free, pages] = [await countOf('freelist_count'), await countOf('page_count')];
 	// Released pages make the file smaller, and so the share that must stay free.
-	const surplus = Math.floor((free - pages * keptFree) / (1 - keptFree));
+	const surplus = Math.floor((free - pages * freeShare) / (1 - freeShare));
 	if (surplus <= 0) {
 		return {hasReleased: false, hasMore: false};
 	}
@@ -330,19 +332,19 @@ export const quiet = {
 /**
  * Runs independent queries: PostgreSQL gets all of them at once and responds in this order, SQLite one after the other.
  */
-export async function askTogether<Asks extends ReadonlyArray<() => Promise<unknown>>>(
+export async function askTogether<Queries extends ReadonlyArray<() => Promise<unknown>>>(
 	trx: Knex,
-	...asks: Asks
-): Promise<{-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>}> {
+	...queries: Queries
+): Promise<{-readonly [Index in keyof Queries]: Awaited<ReturnType<Queries[Index]>>}> {
 	const results: unknown[] = [];
 	if (trx.client.driverName === 'pg') {
-		results.push(...(await Promise.all(asks.map(ask => ask()))));
+		results.push(...(await Promise.all(queries.map(query => query()))));
 	} else {
-		for (const ask of asks) {
-			results.push(await ask());
+		for (const query of queries) {
+			results.push(await query());
 		}
 	}
-	return results as {-readonly [Index in keyof Asks]: Awaited<ReturnType<Asks[Index]>>};
+	return results as {-readonly [Index in keyof Queries]: Awaited<ReturnType<Queries[Index]>>};
 }
 
 type Value = string | number | Uint8Array | null;
@@ -431,8 +433,8 @@ export function isWithin(
 		['?? < ?', below],
 	];
 	const idConditions = conditions.flatMap(([sql, end]) => (end === null ? [] : [database.raw(sql, [id, end])]));
-	const same = database.raw('?? like ?', [column, value.replaceAll(/[\\%_]/g, '\\$&')]);
-	return database.raw([same, ...idConditions].map(() => '?').join(' and '), [same, ...idConditions]);
+	const equality = database.raw('?? like ?', [column, value.replaceAll(/[\\%_]/g, '\\$&')]);
+	return database.raw([equality, ...idConditions].map(() => '?').join(' and '), [equality, ...idConditions]);
 }
 
 /** Returns the size of the store in octets: of its file without the write-ahead log, or of the database. */

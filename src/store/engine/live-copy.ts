@@ -62,15 +62,15 @@ export async function copyLive({database, writer, file, throwIfCanceled, monoton
 		let [copied, unsynced, starts] = [0, 0, 1];
 		for (let isComplete = false; !isComplete; ) {
 			throwIfCanceled();
-			const began = monotonic();
+			const startedAt = monotonic();
 			isComplete = await onConnection(async () => await step(backup));
-			const elapsed = monotonic() - began;
-			const now = backup.pageCount - backup.remaining;
-			if (now < copied && ++starts > maxStarts) {
+			const elapsed = monotonic() - startedAt;
+			const position = backup.pageCount - backup.remaining;
+			if (position < copied && ++starts > maxStarts) {
 				throw new CopyDisturbedError('other processes keep writing to the store');
 			}
-			unsynced += Math.abs(now - copied);
-			copied = now;
+			unsynced += Math.abs(position - copied);
+			copied = position;
 			if (isComplete || unsynced >= maxUnsyncedPages) {
 				await target.datasync();
 				unsynced = 0;
@@ -97,7 +97,7 @@ async function begin(connection: Connection, file: string): Promise<Backup> {
 	});
 }
 
-/** Returns whether the copy is complete. If another connection is in the way, the next step tries again. */
+/** Returns whether the copy is complete. If another connection blocks this step, the next one tries again. */
 async function step(backup: Backup): Promise<boolean> {
 	return await new Promise((resolve, reject) => {
 		backup.step(pagesPerStep, (error, isComplete = false) => {

@@ -11,7 +11,7 @@ import {lockSchema, postgresDialect} from './dialect.ts';
 export type SchemaState = 'empty' | 'tooOld' | 'older' | 'current' | 'newer';
 
 /** How to upgrade a store that is too old: mailctl at this commit can still migrate every earlier schema. */
-export const tooOldHint = 'bring it up to date with mailctl of commit 2a0e3213 first';
+export const tooOldHint = 'upgrade it with mailctl at commit 2a0e3213 first';
 
 export type MigrateOptions = {
 	/** Called before a migration that makes the store unusable for the previous version of the program. */

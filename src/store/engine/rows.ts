@@ -23,7 +23,7 @@ export function toColumns<const Texts extends readonly string[]>(...texts: Texts
 		/** Like `selected`, but for a join in which the table is called `table`. */
 		selectedOf: (table: string) => names.map((name, index) => `${table}.${name} as ${fields[index]}`),
 		/** Returns the values of a new row, in the order of `names`. */
-		valuesOf: (one: {readonly [Name in Field]: Row[number]}): Row => fields.map(field => one[field]),
+		valuesOf: (row: {readonly [Name in Field]: Row[number]}): Row => fields.map(field => row[field]),
 	};
 }
 
@@ -139,19 +139,19 @@ export function nearIds(
 	prefix: IdPrefix,
 	ids: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	let [first, last] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+	let [oldest, newest] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
 	if (hasDays(database)) {
 		for (const id of ids) {
 			const time = isId(id.slice(0, 3) as IdPrefix, id) ? idTime(id) : Number.NaN;
-			first = Math.min(first, time);
-			last = Math.max(last, time);
+			oldest = Math.min(oldest, time);
+			newest = Math.max(newest, time);
 		}
 	}
-	// This is SQLite, or there are no ids, or none of them is valid.
-	if (!(first <= last)) {
+	// This is the case for SQLite, and if no id is valid.
+	if (!(oldest <= newest)) {
 		return ['1 = 1', []];
 	}
-	return createdBetween(column, prefix, first - maxIdLagMs, last + maxIdLagMs);
+	return createdBetween(column, prefix, oldest - maxIdLagMs, newest + maxIdLagMs);
 }
 
 /**

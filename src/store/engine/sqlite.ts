@@ -62,8 +62,8 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 }
 
 /**
- * Moves the whole log into the database file over a connection that has both open, wherever their paths lead now.
- * Returns `false` if a reader was in the way.
+ * Moves the whole log into the database file over a connection that has both open, even if they were moved.
+ * Returns `false` if a reader prevented it.
  */
 export async function checkpointLog(connection: Knex): Promise<boolean> {
 	const [{busy, log, checkpointed}] = await connection.raw('pragma wal_checkpoint(full)');
@@ -90,7 +90,7 @@ class ImmediateTransaction extends SqliteTransaction {
 			await this.client.query(connection, 'COMMIT;');
 			this._resolver(value);
 		} catch (error) {
-			await this.#undo(connection);
+			await this.#rollBack(connection);
 			this._rejecter(error);
 		}
 	}
@@ -100,7 +100,7 @@ class ImmediateTransaction extends SqliteTransaction {
 			return;
 		}
 		this._completed = true;
-		await this.#undo(connection);
+		await this.#rollBack(connection);
 		if (error === undefined) {
 			this._resolver(undefined); // There was no error: the caller requested the rollback.
 		} else {
@@ -113,7 +113,7 @@ class ImmediateTransaction extends SqliteTransaction {
 	 * then fails, and knex would report that failure instead of its cause. A connection whose transaction cannot be
 	 * ended is closed, because the next BEGIN on it would fail.
 	 */
-	async #undo(connection: Connection): Promise<void> {
+	async #rollBack(connection: Connection): Promise<void> {
 		try {
 			await this.client.query(connection, 'ROLLBACK');
 		} catch (error) {
@@ -146,9 +146,9 @@ class SqliteClient extends SqliteDialect {
 		const {sql, bindings} = query;
 		const statements = statementsOf(connection);
 		return new Promise((resolve, reject) => {
-			const known = statements.get(sql);
-			let isKept = known !== undefined;
-			const statement = known ?? new this.driver.Statement(connection, sql, onPrepared);
+			const cached = statements.get(sql);
+			let isCached = cached !== undefined;
+			const statement = cached ?? new this.driver.Statement(connection, sql, onPrepared);
 
 			// After a failure, nothing else is called.
 			function onPrepared(error: Error | null): void {
@@ -156,12 +156,12 @@ class SqliteClient extends SqliteDialect {
 					reject(error);
 				} else if (!statements.has(sql)) {
 					statements.set(sql, statement);
-					isKept = true;
+					isCached = true;
 				}
 			}
 
 			statement.all(bindings, function (this: unknown, error, response) {
-				if (!isKept) {
+				if (!isCached) {
 					statement.finalize();
 				} else if ((error || sizeOf(bindings) > maxBoundBytes) && statements.peek(sql) === statement) {
 					statements.delete(sql);
@@ -228,7 +228,7 @@ export async function loadSqlite() {
 }
 
 /**
- * Throws SQLite's error if a database file is shorter than its header says: SQLite itself notices a missing part only
+ * Throws SQLite's error if a database file is shorter than its header states: SQLite itself notices a missing part only
  * when it reads that page. If the write-ahead log has content, the file may be shorter, so it is not checked. The size
  * comes from a connection, because closing a file that SQLite has open in this process would release its locks (POSIX).
  */
@@ -245,7 +245,7 @@ export async function refuseTruncated(connection: Knex, file: string): Promise<v
 	}
 }
 
-type Opened = {exec: (sql: string, done: (error: Error | null) => void) => void};
+type RawConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
 
 // FULL: a 202 survives a power loss. The others limit the sizes of files and do not trust the schema.
 const sqlitePragmas = `
@@ -274,7 +274,7 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 			min: 1,
 			max: connections,
 			idleTimeoutMillis: 2 ** 31 - 1,
-			afterCreate: (connection: Opened, done: (error: Error | null, connection: Opened) => void) =>
+			afterCreate: (connection: RawConnection, done: (error: Error | null, connection: RawConnection) => void) =>
 				connection.exec(statSync(filename).size === 0 ? freshPragmas + sqlitePragmas : sqlitePragmas, error =>
 					done(error, connection),
 				),
@@ -289,20 +289,20 @@ type FolderLock =
 	/** `holder` is `null` if it could not be read. */
 	| {readonly ok: false; readonly holder: LockHolder | null};
 
-const patience = 1000;
+const lockWaitMs = 1000;
 
 /**
- * Holds the write lock of a tiny database for life. The kernel releases it when the process dies, however it dies, and
- * containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would release
- * the lock (POSIX). Keep a reference to the result as long as the lock is needed. Throws if the file cannot be written
- * or is not a database.
+ * Holds the write lock of a tiny database for as long as the process lives. The kernel releases it when the process
+ * dies, however it dies, and containers that share the folder see it. Nothing else may open this file: closing any
+ * descriptor of it would release the lock (POSIX). Keep a reference to the result as long as the lock is needed. Throws
+ * if the file cannot be written or is not a database.
  */
 export async function lockFolder(file: string, self: LockHolder): Promise<FolderLock> {
-	makeOwn(file);
+	createPrivate(file);
 	const database = await open(file);
 	try {
 		// In WAL mode, others can read who holds the lock while it is held.
-		await database.exec(`PRAGMA busy_timeout = ${patience}; PRAGMA journal_mode = WAL`);
+		await database.exec(`PRAGMA busy_timeout = ${lockWaitMs}; PRAGMA journal_mode = WAL`);
 		await database.exec('CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, self TEXT NOT NULL)');
 		await database.exec(
 			`INSERT OR REPLACE INTO holder VALUES (1, '${JSON.stringify(self).replaceAll("'", "''")}')`,
@@ -323,7 +323,7 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 }
 
 /** Creates the file readable only by its owner, regardless of the umask. SQLite's other files get the same mode. */
-function makeOwn(file: string): void {
+function createPrivate(file: string): void {
 	if (!existsSync(file)) {
 		closeSync(openSync(file, 'a', 0o600));
 	}

@@ -12,9 +12,9 @@ type OtherWriter = {
 	readonly submit: (name: string, item: unknown) => Promise<unknown>;
 };
 
-type Place = 'own' | 'other';
+type Target = 'own' | 'other';
 /** A pending write. `run` never rejects. */
-type Step = {readonly place: Place; readonly run: () => Promise<void>};
+type Step = {readonly target: Target; readonly run: () => Promise<void>};
 
 /**
  * Combines two writers into one. They take turns in the order in which writes are submitted: a turn ends when the next
@@ -22,15 +22,15 @@ type Step = {readonly place: Place; readonly run: () => Promise<void>};
  * share transactions.
  */
 function takeTurns(own: Writer, other: OtherWriter): Writer {
-	let turn: Place = 'own';
+	let turn: Target = 'own';
 	let running = 0;
 	let waiting: Step[] = [];
 	let onIdle: Array<() => void> = [];
 
-	function add<Result>(place: Place, work: () => Promise<Result>): Promise<Result> {
+	function add<Result>(target: Target, work: () => Promise<Result>): Promise<Result> {
 		return new Promise((resolve, reject) => {
-			const step: Step = {place, run: () => work().then(resolve, reject)};
-			if (waiting.length === 0 && (running === 0 || place === turn)) {
+			const step: Step = {target, run: () => work().then(resolve, reject)};
+			if (waiting.length === 0 && (running === 0 || target === turn)) {
 				start(step);
 			} else {
 				waiting.push(step);
@@ -38,8 +38,8 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 		});
 	}
 
-	function start({place, run}: Step): void {
-		turn = place;
+	function start({target, run}: Step): void {
+		turn = target;
 		running++;
 		void run().then(() => {
 			running--;
@@ -50,7 +50,7 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 	}
 
 	function next(): void {
-		const end = waiting.findIndex(({place}) => place !== waiting[0]?.place);
+		const end = waiting.findIndex(({target}) => target !== waiting[0]?.target);
 		const steps = end === -1 ? waiting : waiting.slice(0, end);
 		waiting = waiting.slice(steps.length);
 		for (const step of steps) {
@@ -114,7 +114,7 @@ type WriterThreadOptions<News> = {
 /** How long the exit of the process waits for running transactions, in milliseconds. */
 const haltMs = 2000;
 
-const none: ReadonlySet<string> = new Set();
+const noWrites: ReadonlySet<string> = new Set();
 
 /**
  * A thread with its own writer, for the writes that it knows. Items and results are copied (structured clone). Items
@@ -131,8 +131,8 @@ export class WriterThread<Live, News> {
 	/** Becomes 1 when the thread has no work in progress any more. */
 	readonly #ended = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 	#worker: Worker | null = null;
-	#known = none;
-	#death: Error | null = null;
+	#known = noWrites;
+	#failure: Error | null = null;
 	#isStopping = false;
 	#isHeld = false;
 
@@ -141,8 +141,8 @@ export class WriterThread<Live, News> {
 		this.writer = takeTurns(options.own, {
 			handles: ({name}) => !this.#isHeld && this.#known.has(name),
 			submit: async (name, item) => {
-				if (this.#death !== null) {
-					throw this.#death;
+				if (this.#failure !== null) {
+					throw this.#failure;
 				}
 				return await this.#caller.call('write', {name, item});
 			},
@@ -152,11 +152,11 @@ export class WriterThread<Live, News> {
 	start(): void {
 		this.#worker = this.#options.spawn(this.#ended.buffer as SharedArrayBuffer);
 		this.#worker.on('message', message => this.#caller.receive(message));
-		this.#worker.on('error', error => this.#die(error));
+		this.#worker.on('error', error => this.#fail(error));
 		this.#worker.on('exit', () => {
 			this.#worker = null;
 			if (!this.#isStopping) {
-				this.#die(new Error('The writer thread exited unexpectedly.'));
+				this.#fail(new Error('The writer thread exited unexpectedly.'));
 			}
 		});
 	}
@@ -174,9 +174,9 @@ export class WriterThread<Live, News> {
 	/** Ends the thread once everything is written. Later writes are performed in this thread. */
 	async stop(): Promise<void> {
 		this.#isStopping = true;
-		this.#known = none;
+		this.#known = noWrites;
 		await this.writer.idle();
-		if (this.#death !== null) {
+		if (this.#failure !== null) {
 			await this.#worker?.terminate();
 		} else if (this.#worker !== null) {
 			const exit = once(this.#worker, 'exit');
@@ -198,17 +198,17 @@ export class WriterThread<Live, News> {
 
 	#receive(event: WriterEvent<News>): void {
 		if (event.kind === 'knows') {
-			this.#known = this.#isStopping ? none : new Set(event.writes);
+			this.#known = this.#isStopping ? noWrites : new Set(event.writes);
 		} else if (event.kind === 'failed') {
-			this.#die(rebuilt(event.error));
+			this.#fail(rebuilt(event.error));
 		} else {
 			this.#options.onNews(event.news);
 		}
 	}
 
-	#die(error: Error): void {
-		if (this.#death === null) {
-			this.#death = error;
+	#fail(error: Error): void {
+		if (this.#failure === null) {
+			this.#failure = error;
 			this.#caller.end(error);
 			this.#options.onDeath(error);
 		}
@@ -234,14 +234,14 @@ export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOp
 	const {writer, live, close} = options;
 	const ended = new Int32Array(options.ended);
 	const writes = new Map(options.writes.map(write => [write.name, write]));
-	const letGo = createGarbage();
+	const recordGarbage = createGarbage();
 	const send = answerCalls<WriterMethods<Live>, WriterEvent<News>>(port, {
 		async write({name, item}) {
 			const write = writes.get(name) as AnyWrite;
 			try {
 				return await writer.submit(write, item);
 			} finally {
-				letGo(write.bytes?.(item) ?? 0);
+				recordGarbage(write.bytes?.(item) ?? 0);
 			}
 		},
 		live,

@@ -5,8 +5,8 @@ import type {Dialect} from './dialect.ts';
 
 /**
  * One kind of frequent write. `apply` gets every item of this kind in the batch and returns one result for each, in
- * order. It must lock rows that others may lock in a fixed order. If it throws, the batch fails and each item is run
- * alone.
+ * order. It must lock rows in a fixed order if others may lock them, too. If it throws, the batch fails and each item
+ * is run alone.
  */
 export type GroupWrite<Item, Result> = {
 	readonly name: string;
@@ -187,10 +187,10 @@ async function runBatch(database: Database, batch: readonly Entry[]): Promise<St
 			results = await connection.transaction(async trx => {
 				// knex also calls this if BEGIN failed.
 				begun = !trx.isCompleted();
-				const all = await applyBatch(trx, batch);
+				const batchResults = await applyBatch(trx, batch);
 				applied = true;
 				appliedAt = systemClock.monotonic();
-				return all;
+				return batchResults;
 			});
 			refuseDisplaced(files);
 			committed(systemClock.monotonic() - appliedAt);

@@ -49,7 +49,7 @@ async function listDays(database: Knex): Promise<Day[]> {
 		.sort((a, b) => a.from - b.from);
 }
 
-/** Shortens the wait for locks, because others that need the table queue behind this transaction while it waits. */
+/** Shortens the wait for locks, because other transactions that need the table queue behind this one while it waits. */
 export async function limitLockWait(trx: Knex.Transaction): Promise<void> {
 	if (hasDays(trx)) {
 		await trx.raw(`set local lock_timeout = '100ms'`);
@@ -85,9 +85,9 @@ async function createDay(trx: Knex.Transaction, start: number): Promise<void> {
 		({table, key, from, to}) => `exists (select from ${table}_other
 		where ${key} >= '${from}' and ${key} < '${to}')`,
 	);
-	const {rows} = await trx.raw(`select ${occupied.join(' or ')} as taken`);
+	const {rows} = await trx.raw(`select ${occupied.join(' or ')} as occupied`);
 	// Rows do not move. If a day already has rows in `<table>_other`, all its rows stay there.
-	if (rows[0].taken || (await hasPartition(trx, 'messages', name))) {
+	if (rows[0].occupied || (await hasPartition(trx, 'messages', name))) {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
@@ -101,9 +101,9 @@ async function createDay(trx: Knex.Transaction, start: number): Promise<void> {
 	}
 }
 
-/** What can be removed of the past: a whole day at once, or single rows. */
+/** The old data that can be removed: a whole day at once, or single rows. */
 type Past = {
-	/** The oldest partition that ended before and has nothing in the queue; `null` if there is none. */
+	/** The oldest partition of the past without a recipient in the queue; `null` if there is none. */
 	readonly day: Day | null;
 	/** Without such a partition, rows before this time are removed one by one. A day is only removed as a whole. */
 	readonly rowsBefore: number;
@@ -163,8 +163,8 @@ export async function purgeRelated(trx: Knex.Transaction, {name, from, to}: Day,
 }
 
 async function hasPartition(trx: Knex.Transaction, table: string, name: string): Promise<boolean> {
-	const {rows} = await trx.raw('select to_regclass(?) is not null as made', [`${table}_${name}`]);
-	return rows[0].made;
+	const {rows} = await trx.raw('select to_regclass(?) is not null as found', [`${table}_${name}`]);
+	return rows[0].found;
 }
 
 /** Drops a day with all its rows. A table that was partitioned later than others lacks the first days. */

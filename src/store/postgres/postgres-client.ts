@@ -35,14 +35,14 @@ type Running = {
 	 * The first statement that failed, in the order of sending. Those after it fail because of it, and rejections may
 	 * arrive in another order.
 	 */
-	failure: {readonly error: unknown; readonly place: number} | null;
+	failure: {readonly error: unknown; readonly index: number} | null;
 };
 
 const running = new WeakMap<object, Running>();
 
 /**
- * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they are sent along with
- * the next awaited statement, at the latest with COMMIT. If one fails, PostgreSQL rejects what follows until the
+ * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done immediately: they are sent along
+ * with the next awaited statement, at the latest with COMMIT. If one fails, PostgreSQL rejects what follows until the
  * transaction ends, and the next awaited statement rejects with its error. If BEGIN itself fails, nothing that follows
  * can write (`writesInTransactions`).
  */
@@ -61,7 +61,7 @@ export async function sendOn<Sent extends Statement>(
 	if (transaction === undefined) {
 		return await send(statement);
 	}
-	const place = transaction.statements++;
+	const index = transaction.statements++;
 	const response = send(statement);
 	const settled = response.then(
 		() => undefined,
@@ -70,8 +70,8 @@ export async function sendOn<Sent extends Statement>(
 				// knex would only name the statement during which the failure is noticed.
 				error.message = `${statement.sql} - ${error.message}`;
 			}
-			if (place < (transaction.failure?.place ?? Infinity)) {
-				transaction.failure = {error, place};
+			if (index < (transaction.failure?.index ?? Infinity)) {
+				transaction.failure = {error, index};
 			}
 		},
 	);
@@ -79,15 +79,15 @@ export async function sendOn<Sent extends Statement>(
 		transaction.sent.push(settled);
 		return Object.assign(statement, {response: {rows: []}});
 	}
-	const [commits, undoes] = [statement.sql === 'COMMIT;', statement.sql === 'ROLLBACK'];
-	if (commits || undoes) {
+	const [isCommit, isRollback] = [statement.sql === 'COMMIT;', statement.sql === 'ROLLBACK'];
+	if (isCommit || isRollback) {
 		running.delete(connection);
 	}
 	await Promise.all([...transaction.sent, settled]);
-	if (transaction.failure !== null && !undoes) {
+	if (transaction.failure !== null && !isRollback) {
 		throw transaction.failure.error;
 	}
-	if (commits && Object(statement.response).command === 'ROLLBACK') {
+	if (isCommit && Object(statement.response).command === 'ROLLBACK') {
 		throw new Error('PostgreSQL rolled back the transaction because of an earlier failure.');
 	}
 	return await response;
@@ -107,7 +107,9 @@ function toField(value: Row[number]): string {
 	if (value === null) {
 		return '\\N';
 	}
-	return typeof value === 'string' ? value.replaceAll(special, one => escapes.get(one) as string) : `${value}`;
+	return typeof value === 'string'
+		? value.replaceAll(special, character => escapes.get(character) as string)
+		: `${value}`;
 }
 
 /** Formats rows without bytes in the text format of COPY: a line for each row, tabs between its values. */
@@ -161,9 +163,9 @@ type Query = Statement & {
 const maxNamed = 200;
 
 /** How long the server has to close a connection that was ended, in milliseconds. */
-const partingMs = 1000;
+const closeMs = 1000;
 
-const silence = 'the PostgreSQL server does not respond';
+const silenceReason = 'the PostgreSQL server does not respond';
 
 /** The open connections, with the limit for each response. */
 class OpenConnections {
@@ -180,11 +182,11 @@ class OpenConnections {
 		return this.#isSilent;
 	}
 
-	setSilent(is: boolean): void {
-		this.#isSilent = is;
-		if (is) {
+	setSilent(isSilent: boolean): void {
+		this.#isSilent = isSilent;
+		if (isSilent) {
 			for (const connection of this.open) {
-				cut(connection, silence);
+				destroy(connection, silenceReason);
 			}
 		}
 	}
@@ -195,8 +197,8 @@ class OpenConnections {
 		if (ms === null) {
 			return await response;
 		}
-		const late = `no response within ${ms / 1000} s`;
-		const wait = this.#waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), ms)};
+		const reason = `no response within ${ms / 1000} s`;
+		const wait = this.#waits.get(connection) ?? {open: 0, timer: setTimeout(() => destroy(connection, reason), ms)};
 		this.#waits.set(connection, wait);
 		wait.open++;
 		try {
@@ -222,9 +224,9 @@ class PreparedStatements {
 		const {sql, bindings} = query;
 		let name = this.#names.get(sql);
 		if (name === undefined && bindings && bindings.length > 0 && this.#names.size < maxNamed) {
-			const times = (this.#uses.get(sql) ?? 0) + 1;
-			this.#uses.set(sql, times);
-			if (times >= 3) {
+			const uses = (this.#uses.get(sql) ?? 0) + 1;
+			this.#uses.set(sql, uses);
+			if (uses >= 3) {
 				name = `mailctl_${this.#names.size}`;
 				this.#names.set(sql, name);
 			}
@@ -245,7 +247,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	class LimitedPostgres extends PostgresDialect {
 		override async _acquireOnlyConnection(): Promise<PostgresConnection> {
 			if (connections.isSilent) {
-				throw new NoAnswerError(silence);
+				throw new NoAnswerError(silenceReason);
 			}
 			const connection = new this.driver.Client({...this.connectionSettings, pipeline: this.config.pipelines});
 			// The pool checks this property before it lends a connection.
@@ -257,19 +259,19 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				connections.open.delete(connection);
 			});
 			connections.open.add(connection);
-			await cutAfter(connection, connectMs, connection.connect());
+			await destroyAfter(connection, connectMs, connection.connect());
 			return connection;
 		}
 
 		override async _query(connection: PostgresConnection, query: Query): Promise<unknown> {
 			const {prepares, pipelines} = this.config;
-			const start = (one: Query) =>
-				one.options?.copied === undefined
-					? super._query(connection, one)
-					: sendCopy(connection, this.driver.Query, one, one.options.copied);
-			const ask = (one: Query) => connections.limit(connection, start(one));
-			const send = (one: Query) =>
-				ask(prepares ? statements.name(one) : one).catch(error => fail(connection, error));
+			const start = (statement: Query) =>
+				statement.options?.copied === undefined
+					? super._query(connection, statement)
+					: sendCopy(connection, this.driver.Query, statement, statement.options.copied);
+			const run = (statement: Query) => connections.limit(connection, start(statement));
+			const send = (statement: Query) =>
+				run(prepares ? statements.name(statement) : statement).catch(error => fail(connection, error));
 			if (pipelines) {
 				// The writer repeats a transaction with a stale plan.
 				return await sendOn(connection, query, send);
@@ -278,13 +280,13 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				// Retry once without the prepared plan. Within a transaction this fails too, and the caller repeats the
 				// transaction.
 				return isStalePlan(error)
-					? ask({...query, options: {}}).catch(() => Promise.reject(error))
+					? run({...query, options: {}}).catch(() => Promise.reject(error))
 					: Promise.reject(error);
 			});
 		}
 
 		override async destroyRawConnection(connection: PostgresConnection): Promise<void> {
-			await cutAfter(connection, partingMs, super.destroyRawConnection(connection)).catch(() => undefined);
+			await destroyAfter(connection, closeMs, super.destroyRawConnection(connection)).catch(() => undefined);
 		}
 	}
 
@@ -299,8 +301,12 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 }
 
 /** Destroys the connection if the work takes longer. */
-async function cutAfter<Result>(connection: PostgresConnection, ms: number, work: Promise<Result>): Promise<Result> {
-	const timer = setTimeout(() => cut(connection, `no response within ${ms / 1000} s`), ms);
+async function destroyAfter<Result>(
+	connection: PostgresConnection,
+	ms: number,
+	work: Promise<Result>,
+): Promise<Result> {
+	const timer = setTimeout(() => destroy(connection, `no response within ${ms / 1000} s`), ms);
 	try {
 		return await work;
 	} finally {
@@ -317,12 +323,12 @@ function fail(connection: PostgresConnection, error: unknown): never {
 	throw error;
 }
 
-function cut(connection: PostgresConnection, why: string): void {
-	connection.__knex__disposed ??= why;
-	(connection.connection.stream as Socket).destroy(new NoAnswerError(why));
+function destroy(connection: PostgresConnection, reason: string): void {
+	connection.__knex__disposed ??= reason;
+	(connection.connection.stream as Socket).destroy(new NoAnswerError(reason));
 }
 
-/** The server did not respond, so it is unknown whether it executed the statement. The code is that of TCP. */
+/** The server did not respond, so it is unknown whether it executed the statement. `code` is that of a TCP timeout. */
 export class NoAnswerError extends Error {
 	override readonly name = 'NoAnswerError';
 	readonly code = 'ETIMEDOUT';
@@ -336,15 +342,15 @@ export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
 
 // A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, the figures of a month).
 // The server ends its transaction before they give up.
-const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
-const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
+const strictLimits = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
+const patientLimits = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
-// Compiling a statement, or starting parallel workers for it, takes longer than most of ours, and partitioned tables
-// make PostgreSQL choose both.
-const plain = 'set jit = off; set max_parallel_workers_per_gather = 0';
+// Compiling a statement (JIT) or starting parallel workers for it takes longer than most of our statements run, and
+// partitioned tables make PostgreSQL choose both.
+const simplePlans = 'set jit = off; set max_parallel_workers_per_gather = 0';
 
 // Written rows are looked up by key. PostgreSQL would otherwise scan a table of 20,000 rows to find 64 of them.
-const lookingUp = 'set random_page_cost = 1.1';
+const preferIndexes = 'set random_page_cost = 1.1';
 
 type Session = {query: (sql: string, done: (error: Error | null) => void) => void};
 
@@ -361,9 +367,9 @@ export type PostgresOptions = {
 
 export function postgresConfig(url: string, {client, connections, use, isPatient}: PostgresOptions) {
 	const session = [
-		isPatient ? patient : hurried,
-		plain,
-		...(use === 'writing' ? [writesInTransactions, lookingUp] : []),
+		isPatient ? patientLimits : strictLimits,
+		simplePlans,
+		...(use === 'writing' ? [writesInTransactions, preferIndexes] : []),
 	].join('; ');
 	return {
 		client: client as typeof Knex.Client,

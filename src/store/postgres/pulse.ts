@@ -14,7 +14,7 @@ export type PulseOptions = {
 };
 
 const pulseMs = 1000;
-const answerMs = 2000;
+const responseMs = 2000;
 /** The pause after a failure. It is short, so that recovery is noticed soon. */
 const retryMs = 250;
 /** The extra time after a stall of this process, so that a response that has already arrived is read first. */
@@ -23,7 +23,7 @@ const graceMs = 250;
 const toleratedMs = 50;
 
 const timeQuery = `select ${serverMs} as now`;
-const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
+const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as acquired';
 
 /**
  * Queries the server's time every second, on its own connection. This sets the clock, shows how far this machine's
@@ -54,7 +54,7 @@ export class Pulse {
 			this.stop();
 			throw error;
 		}
-		this.#next(pulseMs);
+		this.#schedule(pulseMs);
 	}
 
 	/** Returns how many milliseconds this machine's clock is ahead of the server's. */
@@ -62,23 +62,23 @@ export class Pulse {
 		return this.#skew ?? 0;
 	}
 
-	/** Holds the lock of this name for life, or until the server notices that the process or its connection is gone. */
+	/** Holds the lock of this name until the server notices that the process or its connection is gone. */
 	async hold(name: string): Promise<void> {
 		this.#held = {name, by: null};
-		await this.#lock(await this.#connected(answerMs));
+		await this.#lock(await this.#connected(responseMs));
 	}
 
 	/** Receives other nodes' NOTIFY. The notice is `null` on a new connection, as notices may have been missed. */
 	async listen(listener: (notice: string | null) => void): Promise<void> {
 		this.#onNotice = listener;
-		await this.#hear(await this.#connected(answerMs));
+		await this.#startListening(await this.#connected(responseMs));
 	}
 
 	stop(): void {
 		this.#isStopped = true;
 		clearTimeout(this.#timer);
 		if (this.#client) {
-			this.#leave(this.#client);
+			this.#disconnect(this.#client);
 		}
 	}
 
@@ -91,16 +91,16 @@ export class Pulse {
 		if (this.#client) {
 			return this.#client;
 		}
-		const fresh = this.#newClient();
-		fresh.on('error', () => this.#leave(fresh));
-		fresh.on('end', () => this.#leave(fresh));
-		fresh.on('notification', ({payload = ''}) => this.#onNotice?.(payload));
-		this.#client = fresh;
-		await inTime(fresh, fresh.connect(), limit);
-		return fresh;
+		const client = this.#newClient();
+		client.on('error', () => this.#disconnect(client));
+		client.on('end', () => this.#disconnect(client));
+		client.on('notification', ({payload = ''}) => this.#onNotice?.(payload));
+		this.#client = client;
+		await withinLimit(client, client.connect(), limit);
+		return client;
 	}
 
-	#leave(client: pg.Client): void {
+	#disconnect(client: pg.Client): void {
 		if (this.#client === client) {
 			this.#client = null;
 		}
@@ -110,10 +110,10 @@ export class Pulse {
 	/** `limit` applies to connecting and to the response. */
 	async #measure(limit: number): Promise<void> {
 		const client = await this.#connected(limit);
-		const began = performance.now();
-		const {rows} = await inTime(client, client.query<{now: string}>(timeQuery), limit);
+		const startedAt = performance.now();
+		const {rows} = await withinLimit(client, client.query<{now: string}>(timeQuery), limit);
 		// Assumes that the server read its clock halfway through our wait.
-		const uncertainty = (performance.now() - began) / 2;
+		const uncertainty = (performance.now() - startedAt) / 2;
 		const now = Number(rows[0]?.now) + uncertainty;
 		const {clock} = this.#options;
 		if (this.#skew === null || Math.abs(now - clock.now()) > uncertainty + toleratedMs) {
@@ -121,12 +121,12 @@ export class Pulse {
 		}
 		this.#skew = Date.now() - now;
 		await this.#lock(client);
-		await this.#hear(client);
+		await this.#startListening(client);
 	}
 
-	async #hear(client: pg.Client): Promise<void> {
+	async #startListening(client: pg.Client): Promise<void> {
 		if (this.#onNotice !== null && this.#listening !== client) {
-			await inTime(client, client.query(`listen ${channel}`), answerMs);
+			await withinLimit(client, client.query(`listen ${channel}`), responseMs);
 			this.#listening = client;
 			this.#onNotice(null);
 		}
@@ -139,38 +139,38 @@ export class Pulse {
 	async #lock(client: pg.Client): Promise<void> {
 		const held = this.#held;
 		if (held !== null && held.by !== client) {
-			const {rows} = await inTime(
+			const {rows} = await withinLimit(
 				client,
-				client.query<{got: boolean}>(tryLock, [nodeLocks, held.name]),
-				answerMs,
+				client.query<{acquired: boolean}>(tryLock, [nodeLocks, held.name]),
+				responseMs,
 			);
-			held.by = rows[0]?.got ? client : null;
+			held.by = rows[0]?.acquired ? client : null;
 		}
 	}
 
 	async #beat(): Promise<void> {
 		try {
-			await this.#measure(answerMs);
-			this.#tell(false);
-			this.#next(pulseMs);
+			await this.#measure(responseMs);
+			this.#setSilent(false);
+			this.#schedule(pulseMs);
 		} catch (error) {
 			if (this.#client) {
-				this.#leave(this.#client);
+				this.#disconnect(this.#client);
 			}
 			// An error from the server is a response too.
-			this.#tell(error instanceof NoAnswerError);
-			this.#next(retryMs);
+			this.#setSilent(error instanceof NoAnswerError);
+			this.#schedule(retryMs);
 		}
 	}
 
-	#tell(is: boolean): void {
-		if (this.#isSilent !== is && !this.#isStopped) {
-			this.#isSilent = is;
-			this.#options.onSilent(is);
+	#setSilent(isSilent: boolean): void {
+		if (this.#isSilent !== isSilent && !this.#isStopped) {
+			this.#isSilent = isSilent;
+			this.#options.onSilent(isSilent);
 		}
 	}
 
-	#next(ms: number): void {
+	#schedule(ms: number): void {
 		if (!this.#isStopped) {
 			this.#timer = setTimeout(() => void this.#beat(), ms).unref();
 		}
@@ -187,20 +187,20 @@ const ownProcess = 'select pg_backend_pid() as pid';
 
 /**
  * Throws `TransactionPoolingError` behind a pooler that shares server connections, because a session's locks, LISTEN,
- * settings and prepared statements would leak to others. Two simultaneous clients must each have a process of their own
- * and keep it. The order of the queries also detects two connections that alternate. Nothing is set on the connections.
- * `second` must not be connected yet.
+ * settings and prepared statements would leak to other sessions. Two simultaneous clients must each have a process of
+ * their own and keep it. The order of the queries also detects two connections that alternate. Nothing is set on the
+ * connections. `second` must not be connected yet.
  */
 async function refusePooling(first: pg.Client, second: pg.Client, limit: number): Promise<void> {
 	second.on('error', () => undefined);
 	try {
-		await inTime(second, second.connect(), limit);
+		await withinLimit(second, second.connect(), limit);
 		const pids = new Map<pg.Client, number>();
 		for (const client of [first, first, second, first, second, second]) {
-			const {rows} = await inTime(client, client.query<{pid: number}>(ownProcess), limit);
+			const {rows} = await withinLimit(client, client.query<{pid: number}>(ownProcess), limit);
 			const pid = rows[0]?.pid ?? 0;
-			const others = [...pids].filter(([other]) => other !== client).map(([, taken]) => taken);
-			if (others.includes(pid) || (pids.get(client) ?? pid) !== pid) {
+			const otherPids = [...pids].filter(([other]) => other !== client).map(([, otherPid]) => otherPid);
+			if (otherPids.includes(pid) || (pids.get(client) ?? pid) !== pid) {
 				throw new TransactionPoolingError('transactions of one session run on different server connections');
 			}
 			pids.set(client, pid);
@@ -210,7 +210,7 @@ async function refusePooling(first: pg.Client, second: pg.Client, limit: number)
 	}
 }
 
-async function inTime<Result>(client: pg.Client, response: Promise<Result>, limit: number): Promise<Result> {
+async function withinLimit<Result>(client: pg.Client, response: Promise<Result>, limit: number): Promise<Result> {
 	const giveUp = () => client.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not respond'));
 	let timer = setTimeout(() => {
 		timer = setTimeout(giveUp, graceMs);

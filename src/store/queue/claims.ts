@@ -91,11 +91,17 @@ type NewClaim = {readonly id: string; readonly queued: string | null};
  * recipient whose claim was given back has been queued before.
  */
 function toClaimed(row: MailRow, {queued}: NewClaim, now: number): Claimed {
-	const {stop, state} = row;
 	return Object.assign(row, {
-		stop: stop === 'suppressed' ? stop : stop === null || stop <= storeTime(now) ? null : 'opted_out',
-		queued: state === 'accepted' ? queued : null,
-	} as const);
+		stop: toStop(row.stop, now),
+		queued: row.state === 'accepted' ? queued : null,
+	});
+}
+
+function toStop(stop: MailRow['stop'], now: number): Claimed['stop'] {
+	if (stop === null || stop === 'suppressed') {
+		return stop;
+	}
+	return stop <= storeTime(now) ? null : 'opted_out';
 }
 
 /**
@@ -112,9 +118,9 @@ const recipientsWithMail = wideRows<MailRow>(
 
 /** Reads one recipient as a claim would return it, but without claiming it, to show its message. */
 export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
-	const [near, recipients] = nearRecipients(reader, [{id}]);
+	const [near, nearBindings] = nearRecipients(reader, [{id}]);
 	const condition = `where r.id = ? and r.workspace_id = ? and ${near}`;
-	const [row] = await recipientsWithMail.read(reader, condition, [id, workspaceId, ...recipients]);
+	const [row] = await recipientsWithMail.read(reader, condition, [id, workspaceId, ...nearBindings]);
 	return row && {...row, stop: null, queued: null};
 }
 
@@ -126,21 +132,21 @@ async function readClaimed(
 	trx: Knex.Transaction,
 	claimed: readonly NewClaim[],
 	now: number,
-	[near, about] = nearRecipients(trx, claimed),
+	[near, nearBindings] = nearRecipients(trx, claimed),
 ): Promise<Claimed[]> {
-	const left = new Map(claimed.map(claim => [claim.id, claim]));
-	if (left.size === 0) {
+	const missing = new Map(claimed.map(claim => [claim.id, claim]));
+	if (missing.size === 0) {
 		return [];
 	}
-	const [condition, ids] = among(trx, 'r.id', [...left.keys()]);
+	const [condition, ids] = among(trx, 'r.id', [...missing.keys()]);
 	const recipients: Claimed[] = [];
-	for (const row of await recipientsWithMail.read(trx, `where ${condition} and ${near}`, [...ids, ...about])) {
-		recipients.push(toClaimed(row, left.get(row.id) as NewClaim, now));
-		left.delete(row.id);
+	for (const row of await recipientsWithMail.read(trx, `where ${condition} and ${near}`, [...ids, ...nearBindings])) {
+		recipients.push(toClaimed(row, missing.get(row.id) as NewClaim, now));
+		missing.delete(row.id);
 	}
 	return near === always
 		? recipients
-		: [...recipients, ...(await readClaimed(trx, [...left.values()], now, [always, []]))];
+		: [...recipients, ...(await readClaimed(trx, [...missing.values()], now, [always, []]))];
 }
 
 const always = '1 = 1';
@@ -196,23 +202,22 @@ type Claimable = {
 };
 
 /**
- * Creates the write that claims due recipients for one daemon. It claims few of each destination queue, so that no
- * backlog delays the messages of others, and all queues of a transaction in the same few statements. The time is read
+ * Creates the write that claims due recipients for one daemon. It claims a few of each destination queue, so that
+ * no backlog delays other queues, and serves all queues of a transaction with the same statements. The time is read
  * within the transaction, so that recipients written earlier in it are due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<Map<Claim, ClaimedNow>> {
 		const at = clock.now();
 		const claimed = new Map<Claim, ClaimedNow>();
-		for (const some of oneOfEachLane(claims)) {
-			const until = storeTime(at + Math.max(...some.map(({lastsMs}) => lastsMs)));
-			const rows = await claimDue(trx, {dialect, boot, newId}, some, {at, until});
-			const ofLane = groupBy(rows, laneOf);
-			for (const one of some) {
-				const recipients = ofLane.get(laneText(one)) ?? [];
-				const nextDue =
-					one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(at)) : null;
-				claimed.set(one, {recipients, nextDue, warmedUp: null});
+		for (const group of splitByLane(claims)) {
+			const until = storeTime(at + Math.max(...group.map(({lastsMs}) => lastsMs)));
+			const byLane = groupBy(await claimDue(trx, {dialect, boot, newId}, group, {at, until}), laneOf);
+			for (const request of group) {
+				const recipients = byLane.get(laneText(request)) ?? [];
+				const needsNext = request.asksNext && recipients.length < request.limit;
+				const nextDue = needsNext ? await readNextDue(trx, request, storeTime(at)) : null;
+				claimed.set(request, {recipients, nextDue, warmedUp: null});
 			}
 		}
 		return claimed;
@@ -224,12 +229,12 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	 */
 	async function claimWarm(
 		trx: Knex.Transaction,
-		one: Claim,
+		request: Claim,
 		warmUp: NonNullable<Claim['warmUp']>,
 	): Promise<ClaimedNow> {
-		const limit = Math.min(one.limit, warmUp.perDay - (await addWarmUp(trx, warmUp, 0)));
+		const limit = Math.min(request.limit, warmUp.perDay - (await addWarmUp(trx, warmUp, 0)));
 		const none: ClaimedNow = {recipients: [], nextDue: null, warmedUp: null};
-		const [claimed = none] = limit > 0 ? (await claim(trx, [{...one, limit}])).values() : [];
+		const [claimed = none] = limit > 0 ? (await claim(trx, [{...request, limit}])).values() : [];
 		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.recipients.length)};
 	}
 
@@ -239,12 +244,12 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		async apply(trx, claims) {
 			const withoutWarmUp = claims.filter(({warmUp}) => warmUp === null);
 			const claimed = await claim(trx, withoutWarmUp);
-			for (const one of claims) {
-				if (one.warmUp !== null) {
-					claimed.set(one, await claimWarm(trx, one, one.warmUp));
+			for (const request of claims) {
+				if (request.warmUp !== null) {
+					claimed.set(request, await claimWarm(trx, request, request.warmUp));
 				}
 			}
-			return claims.map(one => claimed.get(one) as ClaimedNow);
+			return claims.map(request => claimed.get(request) as ClaimedNow);
 		},
 	};
 }
@@ -252,10 +257,10 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 const laneOf = ({destination, workspace_id: workspaceId}: Claimed): string => laneText({destination, workspaceId});
 
 /**
- * Groups claims so that no group has two of the same destination queue. A claimed recipient does not include its
- * priority. Claims that differ only in that, which are rare, run one after the other.
+ * Groups claims so that no group has two of the same destination queue. Because a claimed recipient does not include
+ * its priority, claims that differ only in that, which are rare, run one after the other, too.
  */
-function oneOfEachLane(claims: readonly Claim[]): Claim[][] {
+function splitByLane(claims: readonly Claim[]): Claim[][] {
 	const lanes = [...groupBy(claims, laneText).values()];
 	return Array.from({length: Math.max(...lanes.map(({length}) => length))}, (_, nth) =>
 		lanes.flatMap(lane => lane.slice(nth, nth + 1)),
@@ -268,7 +273,7 @@ async function claimDue(
 	claims: readonly Claim[],
 	times: Times,
 ): Promise<Claimed[]> {
-	const queues = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
+	const queues = claims.map(({newestFirst}) => selectDue(newestFirst ? 'desc' : 'asc', options.dialect));
 	const now = storeTime(times.at);
 	const bindings = claims.flatMap(({destination, workspaceId, priority, limit}) => [
 		destination,
@@ -279,14 +284,14 @@ async function claimDue(
 		limit,
 	]);
 	const max = claims.reduce((sum, {limit}) => sum + limit, 0);
-	return await claimThose(trx, options, {recipients: queues.join(' union all '), bindings, max}, times);
+	return await claimSelected(trx, options, {recipients: queues.join(' union all '), bindings, max}, times);
 }
 
 /**
  * Claims unclaimed recipients. A claim ends with a result, however long the attempt takes. The due time stays as it is:
  * changing it would cost as much as the rest of the claim.
  */
-async function claimThose(
+async function claimSelected(
 	trx: Knex.Transaction,
 	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
 	{recipients, bindings, max}: Claimable,
@@ -327,35 +332,35 @@ async function claimRecent(
 	const [recipient, ofRecipient] = createdBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = createdBetween('m.id', 'msg', from, to);
 	// `offset 0` makes PostgreSQL look up each recipient; otherwise it may join all recipients of a day. The claim's
-	// `id` comes last, because of two columns with one name the last one wins.
+	// columns come last, because of two columns with the same name the last one wins.
 	const rows = await queryRows<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(
 		trx,
 		`with claimed as (${claiming}) select found.*, claimed.* from claimed
 		left join lateral (${recipientsWithMail.sql} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
 		[...values, ...ofRecipient, ...ofMessage],
 	);
-	const [found, older]: [Claimed[], NewClaim[]] = [[], []];
+	const [recipients, older]: [Claimed[], NewClaim[]] = [[], []];
 	for (const row of rows) {
 		if (row.state === null) {
 			older.push(row);
 		} else {
-			found.push(toClaimed(row, row, now));
+			recipients.push(toClaimed(row, row, now));
 		}
 	}
-	return [...found, ...(await readClaimed(trx, older, now))];
+	return [...recipients, ...(await readClaimed(trx, older, now))];
 }
 
 /** A query of a destination queue's due recipients, as text because there may be many queues. */
-function dueOf(order: 'asc' | 'desc', dialect: Dialect): string {
+function selectDue(order: 'asc' | 'desc', dialect: Dialect): string {
 	const due = 'q.destination = ? and q.workspace_id = ? and q.priority = ? and q.next_attempt_at <= ?';
-	return claimable(dialect, `${due} and ${isGoing('?')}`, `order by q.next_attempt_at ${order} limit ?`);
+	return selectUnclaimed(dialect, `${due} and ${isDeliverable('?')}`, `order by q.next_attempt_at ${order} limit ?`);
 }
 
 /** An SQL condition: neither an operator nor a pause holds the recipient. */
-const isGoing = (workspaceId: string) => `q.held_at is null
+const isDeliverable = (workspaceId: string) => `q.held_at is null
 	and not exists (select 1 from workspaces as p where p.id = ${workspaceId} and p.paused_at is not null)`;
 
-function claimable({skipLocked}: Dialect, condition: string, part = ''): string {
+function selectUnclaimed({skipLocked}: Dialect, condition: string, part = ''): string {
 	// Within a union, `order by` and `limit` are only allowed in a subquery.
 	return `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q where ${condition} and ${isUnclaimed('q')}
@@ -441,11 +446,11 @@ export async function claimAged(
 ): Promise<readonly Claimed[]> {
 	const at = options.clock.now();
 	const [condition, bindings] = among(trx, 'q.recipient_id', ids);
-	const going = `(q.expires_at <= ? or (${isGoing('q.workspace_id')}))`;
+	const deliverable = `(q.expires_at <= ? or (${isDeliverable('q.workspace_id')}))`;
 	const queue = {
-		recipients: claimable(options.dialect, `${condition} and ${going}`),
+		recipients: selectUnclaimed(options.dialect, `${condition} and ${deliverable}`),
 		bindings: [...bindings, storeTime(at)],
 		max: ids.length,
 	};
-	return await claimThose(trx, options, queue, {at, until: storeTime(at + lastsMs)});
+	return await claimSelected(trx, options, queue, {at, until: storeTime(at + lastsMs)});
 }

@@ -29,33 +29,22 @@ export type Waiting = QueueKey & {
 };
 
 export async function enqueue(trx: Knex.Transaction, recipients: readonly Waiting[]): Promise<void> {
-	await insertRows(
-		trx,
-		'queue',
-		[
-			'recipient_id',
-			'workspace_id',
-			'destination',
-			'next_attempt_at',
-			'priority',
-			'send_at',
-			'expires_at',
-			'scheduled_message',
-		],
-		recipients.map(queueRow),
-	);
+	await insertRows(trx, 'queue', insertedColumns, recipients.map(queueRow));
 }
 
-function queueRow(one: Waiting): Row {
+const insertedColumns =
+	'recipient_id workspace_id destination next_attempt_at priority send_at expires_at scheduled_message'.split(' ');
+
+function queueRow(recipient: Waiting): Row {
 	return [
-		one.recipientId,
-		one.workspaceId,
-		one.destination,
-		one.nextAttemptAt,
-		levelOf(one.priority),
-		one.sendAt ?? null,
-		one.expiresAt ?? null,
-		(one.sendAt && one.messageId) ?? null,
+		recipient.recipientId,
+		recipient.workspaceId,
+		recipient.destination,
+		recipient.nextAttemptAt,
+		levelOf(recipient.priority),
+		recipient.sendAt ?? null,
+		recipient.expiresAt ?? null,
+		(recipient.sendAt && recipient.messageId) ?? null,
 	];
 }
 
@@ -73,7 +62,7 @@ export async function postpone(
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		recipients.map(one => [one.recipientId, one.nextAttemptAt, one.attempts]),
+		recipients.map(({recipientId, nextAttemptAt, attempts}) => [recipientId, nextAttemptAt, attempts]),
 		3,
 	);
 	await trx
@@ -106,8 +95,8 @@ export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): P
 
 const order = 'q.destination, q.workspace_id, q.priority, q.next_attempt_at';
 
-const firstColumns = (of: string) =>
-	`${of}.destination, ${of}.workspace_id, ${of}.priority, ${of}.next_attempt_at, ${of}.recipient_id`;
+const firstColumns = (table: string) =>
+	`${table}.destination, ${table}.workspace_id, ${table}.priority, ${table}.next_attempt_at, ${table}.recipient_id`;
 
 /**
  * A recursive query, `firsts`, of a recipient that is due first in each destination queue. `condition` restricts the
@@ -130,8 +119,8 @@ export function selectFirsts(reader: Knex, condition = 'true'): string {
 export const ofQueue =
 	'q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority and q.held_at is null';
 
-/** An SQL condition. Paused workspaces are few, and read once. */
-const isGoing = 'l.workspace_id not in (select w.id from workspaces as w where w.paused_at is not null)';
+/** An SQL condition: the workspace is not paused. Paused workspaces are few, and read once. */
+const isNotPaused = 'l.workspace_id not in (select w.id from workspaces as w where w.paused_at is not null)';
 
 /** An SQL expression. Naming priorities in SQL avoids rebuilding each row, which would take a sixth of the time. */
 export const namedPriority = `case when priority > 0 then 'high' when priority < 0 then 'low' else 'normal' end`;
@@ -147,7 +136,7 @@ const queueColumns = {
 
 /** Returns the destination queues of workspaces that are not paused, each with the due time of its first recipient. */
 export async function readWaitingQueues(reader: Knex): Promise<DueQueue[]> {
-	return await packedRows(reader, selectFirsts(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
+	return await packedRows(reader, selectFirsts(reader), queueColumns, `from firsts as l where ${isNotPaused}`, []);
 }
 
 /** An SQL condition. A scalar subquery looks up each claim; PostgreSQL might implement a join by scanning the queue. */
@@ -159,7 +148,7 @@ const unclaimedDue = `case when l.recipient_id not in (select recipient_id from 
 
 /** Returns the destination queues with recipients that a claim at `until` would get, each with its first due time. */
 export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> {
-	const source = `from firsts as l where l.next_attempt_at <= ? and ${isGoing}`;
+	const source = `from firsts as l where l.next_attempt_at <= ? and ${isNotPaused}`;
 	const columns = {...queueColumns, due: unclaimedDue};
 	const rows: Array<QueueKey & {readonly due: string | null}> = await packedRows(
 		reader,
@@ -178,8 +167,8 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 		['held', 'q.held_at is not null'],
 	] as const;
 	const destinations = parts.map(([name, part]) => {
-		const after = (last: string) =>
-			`(select q.destination from queue as q where ${part} and q.destination > ${last} order by q.destination limit 1)`;
+		const after = (previous: string) =>
+			`(select q.destination from queue as q where ${part} and q.destination > ${previous} order by q.destination limit 1)`;
 		return `${name} (destination) as (
 			select ${after("''")} union all select ${after(`${name}.destination`)} from ${name} where ${name}.destination is not null)`;
 	});
@@ -222,7 +211,7 @@ export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, vo
 		size: ({ended, rows}) => ended.length + rows.length,
 		async apply(trx, notes) {
 			for (const {ended, rows} of notes) {
-				await remove(trx, node, ended.toSorted(byKey));
+				await deleteWaits(trx, node, ended.toSorted(byKey));
 				await insertRows(
 					trx,
 					'lane_waits',
@@ -244,7 +233,7 @@ function toRow(node: string, row: QueueWaitRow): Array<string | null> {
 
 const byKey = (a: QueueKey, b: QueueKey): number => (laneText(a) < laneText(b) ? -1 : 1);
 
-async function remove(trx: Knex.Transaction, node: string, queues: readonly QueueKey[]): Promise<void> {
+async function deleteWaits(trx: Knex.Transaction, node: string, queues: readonly QueueKey[]): Promise<void> {
 	if (queues.length === 0) {
 		return;
 	}
@@ -300,14 +289,14 @@ export async function holdAll(
 	trx: Knex.Transaction,
 	now: string,
 ): Promise<ReadonlyArray<{readonly workspaceId: string; readonly recipients: number}>> {
-	const all = trx('queue').whereNull('held_at');
-	const held: Array<{id: string; recipients: number | string}> = await all
+	const unheld = trx('queue').whereNull('held_at');
+	const held: Array<{id: string; recipients: number | string}> = await unheld
 		.clone()
 		.groupBy('workspace_id')
 		.select('workspace_id as id')
 		.count('* as recipients');
 	const ended = await takeClaims(trx, trx('claims'));
-	await all.update({held_at: now});
+	await unheld.update({held_at: now});
 	await storeQueued(trx, ended);
 	return held.map(({id, recipients}) => ({workspaceId: id, recipients: Number(recipients)}));
 }
@@ -370,8 +359,9 @@ export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Pro
 }
 
 /**
- * Reschedules unattempted recipients of a message; a `sendAt` of `null` means now. Daemons must read the queue again
- * only if a recipient becomes due earlier. At a time that is no longer valid they find nothing, and learn the next one.
+ * Reschedules unattempted recipients of a message; a `sendAt` of `null` means now. Daemons have to read the queue
+ * again only if a recipient becomes due earlier. If it becomes due later, they find nothing at the old time, and learn
+ * the next one.
  */
 export async function reschedule(
 	trx: Knex.Transaction,
@@ -379,9 +369,9 @@ export async function reschedule(
 	{messageId, sendAt, now}: {readonly messageId: string; readonly sendAt: string | null; readonly now: string},
 ): Promise<void> {
 	const next = sendAt ?? now;
-	const isNews = await waiting(trx, ids).where('next_attempt_at', '>', next).first('recipient_id');
+	const isEarlier = await waiting(trx, ids).where('next_attempt_at', '>', next).first('recipient_id');
 	await waiting(trx, ids).update({send_at: sendAt, scheduled_message: sendAt && messageId, next_attempt_at: next});
-	await (isNews && bumpGeneration(trx));
+	await (isEarlier && bumpGeneration(trx));
 }
 
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
@@ -396,7 +386,7 @@ function selectClaim(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 
-/** Returns those that no live daemon is attempting, and locks their rows and the claims of dead daemons. */
+/** Returns the recipients that no live daemon is attempting. Locks their rows and the claims of dead daemons. */
 async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Omit<Step, 'now'>): Promise<string[]> {
 	const claims = () => trx('claims').whereIn('recipient_id', ids);
 	const dead: string[] = [];

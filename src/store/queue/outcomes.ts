@@ -61,7 +61,7 @@ export async function endClaims(
 	}
 	const ended = outcomes
 		.filter(({recipientId}) => held.has(recipientId))
-		.map(each => (each.queued === held.get(each.recipientId) ? each : {...each, queued: null}));
+		.map(outcome => (outcome.queued === held.get(outcome.recipientId) ? outcome : {...outcome, queued: null}));
 	await dequeue(
 		trx,
 		ended.filter(({nextAttemptAt}) => nextAttemptAt === null).map(({recipientId}) => recipientId),
@@ -87,18 +87,18 @@ export async function writeOutcomes(
 		return new Map();
 	}
 	const values = ended.map(
-		(one): Row => [
-			one.recipientId,
-			one.state,
-			one.stateAt,
-			one.attempts,
-			one.sentAt,
-			one.subject,
-			one.category,
-			one.reply,
-			one.crashes,
-			one.queued,
-			one.links,
+		(outcome): Row => [
+			outcome.recipientId,
+			outcome.state,
+			outcome.stateAt,
+			outcome.attempts,
+			outcome.sentAt,
+			outcome.subject,
+			outcome.category,
+			outcome.reply,
+			outcome.crashes,
+			outcome.queued,
+			outcome.links,
 		],
 	);
 	const {sql, bindings} = rowSource(trx, values, 11);
@@ -165,22 +165,22 @@ export async function insertAttempts(trx: Knex.Transaction, attempts: readonly A
 
 function attemptRows({recipientId, n, isRelayed, attempts}: AttemptRecord): Row[] {
 	const rows: Row[] = [];
-	for (const [position, one] of attempts.entries()) {
-		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null;
+	for (const [position, attempt] of attempts.entries()) {
+		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(attempt.reply) : null;
 		rows.push([
 			recipientId,
 			n,
 			position,
-			one.at,
-			one.host,
-			one.ip,
-			one.tls,
-			one.phase,
-			one.code,
-			one.enhanced,
-			one.reply,
-			Math.round(one.ms),
-			one.dialogue,
+			attempt.at,
+			attempt.host,
+			attempt.ip,
+			attempt.tls,
+			attempt.phase,
+			attempt.code,
+			attempt.enhanced,
+			attempt.reply,
+			Math.round(attempt.ms),
+			attempt.dialogue,
 			providerId,
 		]);
 	}

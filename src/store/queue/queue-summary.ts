@@ -54,7 +54,7 @@ export type QueueListing = QueueFilter & {
 	readonly limit: number;
 };
 
-/** Returns recipients in the queue, those due first at the top. */
+/** Returns recipients in the queue, in the order in which they are due. */
 export async function listQueue(
 	reader: Knex,
 	listing: QueueListing,
@@ -79,12 +79,12 @@ export async function listQueue(
 	const {held, destinations, limit, ...filter} = listing;
 	const rows: Array<Omit<Awaited<ReturnType<typeof listQueue>>[number], 'accepted_at'>> = [];
 	for (const part of held ? (['held'] as const) : queueParts) {
-		const first = queuePart(reader, part, filter).orderBy(['q.next_attempt_at', 'q.recipient_id']).limit(limit);
+		const earliest = queuePart(reader, part, filter).orderBy(['q.next_attempt_at', 'q.recipient_id']).limit(limit);
 		if (destinations !== undefined) {
-			first.whereIn('q.destination', destinations);
+			earliest.whereIn('q.destination', destinations);
 		}
 		const matches: typeof rows = await reader
-			.from(first.select('q.*').as('f'))
+			.from(earliest.select('q.*').as('f'))
 			.join('recipients as r', 'r.id', 'f.recipient_id')
 			.leftJoin('claims as c', 'c.recipient_id', 'f.recipient_id')
 			.select('r.id', 'r.workspace_id', 'r.message_id', 'r.address', 'r.destination', 'r.attempts')
@@ -117,18 +117,18 @@ export async function findNamed(
 	workspaceId: string | undefined,
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id'> & {readonly isQueued: boolean}>> {
 	const matches: Awaited<ReturnType<typeof findNamed>> = [];
-	for (let from = 0; from < ids.length; from += idsAtOnce) {
-		const some = ids.slice(from, from + idsAtOnce);
+	for (let start = 0; start < ids.length; start += idsAtOnce) {
+		const batch = ids.slice(start, start + idsAtOnce);
 		for (const column of ['r.id', 'r.message_id']) {
 			const query = reader('recipients as r')
 				.leftJoin('queue as q', 'q.recipient_id', 'r.id')
-				.whereIn(column, some)
-				.whereRaw(...nearIds(reader, 'r.id', 'rcp', some))
+				.whereIn(column, batch)
+				.whereRaw(...nearIds(reader, 'r.id', 'rcp', batch))
 				.select('r.id', 'r.message_id', 'q.recipient_id as queued');
-			const rows: Array<{id: string; message_id: string; queued: string | null}> = await (workspaceId ===
-			undefined
-				? query
-				: query.where('r.workspace_id', workspaceId));
+			if (workspaceId !== undefined) {
+				query.where('r.workspace_id', workspaceId);
+			}
+			const rows: Array<{id: string; message_id: string; queued: string | null}> = await query;
 			matches.push(...rows.map(({queued, ...row}) => ({...row, isQueued: queued !== null})));
 		}
 	}
@@ -179,7 +179,7 @@ export async function summarizeQueue(
 	for (const row of [...(await summarizeDue(reader, now, filter)), ...(await summarizeHeld(reader, filter))]) {
 		const {destination, level, ready, deferred} = row;
 		const before = sums.get(destination);
-		sums.set(destination, before ? added(before, row) : row);
+		sums.set(destination, before ? addRows(before, row) : row);
 		const counts = waiting.get(destination) ?? noPriorities();
 		counts[priorityOf(level ?? 0)] += ready + deferred;
 		waiting.set(destination, counts);
@@ -223,7 +223,7 @@ const longestWaits = (columns: string, limit: number) => `select ${columns}
  * An SQL condition: the recipient has an attempt in progress. Without the expression and the order of a cross join,
  * SQLite would read all waiting recipients instead of the few claims.
  */
-const isTried = `q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''`;
+const isInFlight = `q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''`;
 
 /**
  * The id of the oldest recipient of destination queue `l` that meets the condition, and their number; `null` if there
@@ -252,20 +252,22 @@ const summaryColumns = {
  * displayed recipients are read. Those with an attempt in progress are few.
  */
 async function summarizeDue(reader: Knex, now: string, {workspaceId, destination}: QueueFilter): Promise<Row[]> {
-	const [here, where] = destination === undefined ? ['true', []] : ['q.destination = ?', [destination]];
-	const [own, whose] = workspaceId === undefined ? ['true', []] : ['l.workspace_id = ?', [workspaceId]];
+	const [destinationCondition, destinationBindings] =
+		destination === undefined ? ['true', []] : ['q.destination = ?', [destination]];
+	const [workspaceCondition, workspaceBindings] =
+		workspaceId === undefined ? ['true', []] : ['l.workspace_id = ?', [workspaceId]];
 	return await packedRows(
 		reader,
-		`${selectFirsts(reader, here)},
+		`${selectFirsts(reader, destinationCondition)},
 		lanes as materialized (select l.destination, l.workspace_id, l.priority, ${idAndCount('q.next_attempt_at <= ?')} as due,
-			${idAndCount('q.next_attempt_at > ?')} as later from firsts as l where ${own}),
+			${idAndCount('q.next_attempt_at > ?')} as later from firsts as l where ${workspaceCondition}),
 		claimed as (select q.destination, q.workspace_id, q.priority, cast(count(*) as integer) as n,
 				cast(count(*) filter (where q.next_attempt_at <= ?) as integer) as due
-			from claims as t cross join queue as q where ${isTried} group by q.destination, q.workspace_id, q.priority)`,
+			from claims as t cross join queue as q where ${isInFlight} group by q.destination, q.workspace_id, q.priority)`,
 		summaryColumns,
 		`from lanes as l
 			left join claimed as c on c.destination = l.destination and c.workspace_id = l.workspace_id and c.priority = l.priority`,
-		[...where, ...where, now, now, ...whose, now],
+		[...destinationBindings, ...destinationBindings, now, now, ...workspaceBindings, now],
 	);
 }
 
@@ -279,7 +281,7 @@ export function sizeOf({
 	return ready + deferred + inFlight + held;
 }
 
-function added(a: Row, b: Row): Row {
+function addRows(a: Row, b: Row): Row {
 	return {
 		destination: a.destination,
 		ready: a.ready + b.ready,
@@ -303,14 +305,14 @@ export type QueueSize = {
 };
 
 // With a filter, SQLite reads an index row in two thirds of the time that a sum of cases takes.
-const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
+const countWhere = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
 
 /** Queries the recipients with an attempt in progress, as `q`. */
-const queryInFlight = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isTried);
+const queryInFlight = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isInFlight);
 
 /** Counts within the indexes, because this runs often and the queue may be long. Attempts in progress are few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
-	const columns = `count(*) as n, ${counted('q.priority > 0', 'high')}, ${counted('q.priority < 0', 'low')}`;
+	const columns = `count(*) as n, ${countWhere('q.priority > 0', 'high')}, ${countWhere('q.priority < 0', 'low')}`;
 	const due = [queuePart(reader, 'due'), queryInFlight(reader)].map(query =>
 		query.where('q.next_attempt_at', '<=', now).select(reader.raw(columns)).first<Due>(),
 	);
@@ -322,12 +324,12 @@ export async function readQueueSize(reader: Knex, now: string): Promise<QueueSiz
 			queuePart(reader, 'held'),
 		].map(query => query.count('* as n').first<Count>()),
 	);
-	const [later = 0, triedLater = 0, inFlight = 0, held = 0] = counts.map(row => Number(row?.n ?? 0));
-	const [all, triedDue] = await Promise.all(due);
-	const untried = (name: keyof Due) => Math.max(0, Number(all?.[name] ?? 0) - Number(triedDue?.[name] ?? 0));
-	const [ready, high, low] = [untried('n'), untried('high'), untried('low')];
+	const [later = 0, inFlightLater = 0, inFlight = 0, held = 0] = counts.map(row => Number(row?.n ?? 0));
+	const [allDue, inFlightDue] = await Promise.all(due);
+	const waiting = (name: keyof Due) => Math.max(0, Number(allDue?.[name] ?? 0) - Number(inFlightDue?.[name] ?? 0));
+	const [ready, high, low] = [waiting('n'), waiting('high'), waiting('low')];
 	const byPriority = {high, normal: Math.max(0, ready - high - low), low};
-	return {ready, byPriority, deferred: Math.max(0, later - triedLater), inFlight, held};
+	return {ready, byPriority, deferred: Math.max(0, later - inFlightLater), inFlight, held};
 }
 
 type Due = Count & {readonly high: number; readonly low: number};
@@ -339,7 +341,7 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly next_attempt_at: string | null;
 	readonly priority: Priority | null;
 	readonly claimed_by: string | null;
-	/** Until when the claim lasts if its daemon is unknown. */
+	/** When the claim expires if its daemon is unknown. */
 	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
@@ -358,7 +360,7 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly site: string | null;
 	readonly queue_reason: WaitReason | FormerWaitReason | null;
 	readonly queue_until: string | null;
-	/** Until when, and why, the provider is suspended. */
+	/** When the suspension of the provider ends, and why it is suspended. */
 	readonly site_suspended_until: string | null;
 	readonly site_reason: string | null;
 	/** `route` if it is a relay that refuses us; `null` means `suspension`. */
@@ -385,29 +387,30 @@ const lastAttempt = (column: string, near: string) =>
 
 /** The columns, given conditions that restrict attempts and events to nearby days. */
 const columnsNear = (
-	attempt: string,
-	event: string,
+	nearAttempts: string,
+	nearEvents: string,
 ) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, ${stateColumns('r')}, r.attempts,
 	q.next_attempt_at, q.priority as level, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	coalesce(q.send_at, m.created_at) as accepted_at, q.expires_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as queue_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for, s.advice as site_advice,
-	${lastAttempt('at', attempt)} as tried_at, ${lastAttempt('host', attempt)} as tried_host,
+	${lastAttempt('at', nearAttempts)} as tried_at, ${lastAttempt('host', nearAttempts)} as tried_host,
 	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
-		and ${event} and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
+		and ${nearEvents} and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
 
 const recipientsAtOnce = 500;
 
 /** Returns the facts about recipients, ordered by id. */
 export async function readRecipientFacts(reader: Knex, ids: readonly string[]): Promise<RecipientFacts[]> {
-	const all: RecipientFacts[] = [];
-	for (let from = 0; from < ids.length; from += recipientsAtOnce) {
-		const some = ids.slice(from, from + recipientsAtOnce);
-		const [attempt, tried] = nearIds(reader, 'a.recipient_id', 'rcp', some);
-		const [event, happened] = nearIds(reader, 'e.message_id', 'msg', some);
+	const facts: RecipientFacts[] = [];
+	for (let start = 0; start < ids.length; start += recipientsAtOnce) {
+		const batch = ids.slice(start, start + recipientsAtOnce);
+		const [nearAttempts, attemptBindings] = nearIds(reader, 'a.recipient_id', 'rcp', batch);
+		const [nearEvents, eventBindings] = nearIds(reader, 'e.message_id', 'msg', batch);
+		const bindings = [...attemptBindings, ...attemptBindings, ...eventBindings];
 		const rows: FactsRow[] = await reader('recipients as r')
-			.select(reader.raw(columnsNear(attempt, event), [...tried, ...tried, ...happened]))
+			.select(reader.raw(columnsNear(nearAttempts, nearEvents), bindings))
 			.join('messages as m', 'm.id', 'r.message_id')
 			.join('workspaces as w', 'w.id', 'r.workspace_id')
 			.leftJoin('queue as q', 'q.recipient_id', 'r.id')
@@ -419,12 +422,12 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 					.andOn(reader.raw(isNewestOfQueue));
 			})
 			.leftJoin('sites as s', 's.site', 'l.site')
-			.whereIn('r.id', some)
-			.whereRaw(...nearIds(reader, 'm.id', 'msg', some))
+			.whereIn('r.id', batch)
+			.whereRaw(...nearIds(reader, 'm.id', 'msg', batch))
 			.orderBy('r.id');
-		all.push(...rows.map(toFacts));
+		facts.push(...rows.map(toFacts));
 	}
-	return all;
+	return facts;
 }
 
 function toFacts({waits_for: code, wait_detail: detail, level, ...row}: FactsRow): RecipientFacts {

@@ -120,9 +120,9 @@ async function writeNotes(
 	replaced: string,
 	removable: (rows: Knex.QueryBuilder) => Knex.QueryBuilder,
 ): Promise<void> {
-	const over = notes.filter(({saved}) => saved === null).map(({site}) => site);
-	if (over.length > 0) {
-		await removable(trx('sites').whereIn('site', over)).delete();
+	const emptied = notes.filter(({saved}) => saved === null).map(({site}) => site);
+	if (emptied.length > 0) {
+		await removable(trx('sites').whereIn('site', emptied)).delete();
 	}
 	await insertRows(
 		trx,
@@ -198,7 +198,7 @@ export async function renewTerm(
 	await removeGone(trx, node);
 	const terms: NodeTerm[] = await trx('lease_terms').orderBy('node').select('node', 'knows');
 	const knows = choose(terms);
-	// Nodes of the previous version start nothing while another node's term says `alone`.
+	// Nodes of the previous version start nothing while another node's term has `alone` set.
 	await trx.raw(
 		`insert into lease_terms (node, until, alone, knows) values (?, ${nowMs} + ?, ?, ?)
 			on conflict (node) do update set until = excluded.until, alone = excluded.alone, knows = excluded.knows`,
@@ -212,14 +212,14 @@ export async function renewTerm(
  * its term.
  */
 async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
-	const over: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
+	const expired: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
 		.whereNot({node})
 		.whereRaw(`until <= ${nowMs}`)
 		.orderBy('node')
 		.select('node', trx.raw(`until <= ${nowMs} - ? as "isOld"`, [hungMs]));
-	for (const one of over) {
-		if (one.isOld || (await isUnheld(trx, one.node))) {
-			await removeShares(trx, one.node);
+	for (const term of expired) {
+		if (term.isOld || (await isUnheld(trx, term.node))) {
+			await removeShares(trx, term.node);
 		}
 	}
 }
@@ -304,8 +304,8 @@ export async function readComplaintFigures(
 		.where({day})
 		.whereIn('status', ['delivered', 'complained'])
 		.groupBy('status');
-	const of = (status: string) => Number(rows.find(row => row.status === status)?.n ?? 0);
-	return {delivered: of('delivered'), complained: of('complained')};
+	const countOf = (status: string) => Number(rows.find(row => row.status === status)?.n ?? 0);
+	return {delivered: countOf('delivered'), complained: countOf('complained')};
 }
 
 /** How pacing delays messages. All figures come from small tables. */
