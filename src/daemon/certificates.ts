@@ -500,8 +500,8 @@ function nextCheckAt(row: Parameters<typeof renewAt>[0], retryAfterMs: number | 
 }
 
 /**
- * Creates the HTTP client for the CA. Each request uses a new connection, because the CA may close an idle one just as a
- * request is sent. They share one TLS context: reading all public certificates takes tens of milliseconds.
+ * Creates the HTTP client for the CA. Each request uses a new connection, because the CA may close an idle one just as
+ * a request is sent. They share one TLS context: reading all public certificates takes tens of milliseconds.
  */
 function createDispatcher(settings: Settings): Dispatcher {
 	const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];

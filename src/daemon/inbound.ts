@@ -294,7 +294,7 @@ export class Inbound {
 		this.#context.observer.inboundTaken(mail);
 	}
 
-	/** Forgets a message's share of its client's allowance, and gives it back if the message is about our recipients. */
+	/** Drops a message's share of its client's allowance, and gives it back if the message is about our recipients. */
 	#releaseShare({id}: StoredInbound, {about, kept}: ReportEffect): void {
 		if (about.length > 0 && kept === null) {
 			this.#shares.get(id)?.prove(about.map(({recipientId}) => recipientId));

@@ -73,8 +73,8 @@ type ObserverParts = {
 };
 
 /**
- * Creates the observer, which passes every event of the daemon to the metrics and the log. Events about mail arrive here
- * only once that mail is on stable storage.
+ * Creates the observer, which passes every event of the daemon to the metrics and the log. Events about mail arrive
+ * here only once that mail is on stable storage.
  *
  * The log has one line per mail event, always with the same fields, `null` if there is nothing to report. It never has
  * a key, token, variable or body. What stops mail is a warning or an error; its end and mail events are `info`; the
@@ -128,8 +128,8 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
 				const {provider, refused, attempts} = alarm;
 				const text =
-					`${provider} rejected ${refused} of ${attempts} messages in the last hour because of this machine: ` +
-					'see its reply and mailctl doctor. No workspace is blamed.';
+					`${provider} rejected ${refused} of ${attempts} messages in the last hour ` +
+					'because of this machine: see its reply and mailctl doctor. No workspace is blamed.';
 				const reply = alarm.reply.slice(0, maxReplyLength);
 				logger.error({event: 'infrastructure_alarm', ...alarm, reply}, text);
 			}

@@ -27,7 +27,7 @@ const reconnectMs = 2 * deadMs;
 type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
-	/** The previous daemon of this data folder. It is dead, because this one has the lock, unless the folder is a copy. */
+	/** The previous daemon of this data folder. It is dead, since this one has the lock, unless the folder is a copy. */
 	readonly former?: string | null;
 	/** Called once, before this node's first claim. */
 	readonly onBegin?: () => void;
@@ -146,7 +146,7 @@ export class Presence {
 		}
 	}
 
-	/** Releases what killed nodes held: those that are silent and whose name no connection holds. Returns their number. */
+	/** Releases what killed nodes held: they are silent, and no connection holds their name. Returns their number. */
 	async #releaseDead(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
 		let deadCount = 0;
 		for (const {id, seenAt} of others) {

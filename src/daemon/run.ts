@@ -266,7 +266,7 @@ function asConfigError(error: unknown, settings: Settings): unknown {
 }
 
 type NotifyInput = {
-	/** NOTIFY_SOCKET and WATCHDOG_USEC are read. The child process gets NOTIFY_SOCKET and PATH, but none of our secrets. */
+	/** NOTIFY_SOCKET and WATCHDOG_USEC are read. The child process gets NOTIFY_SOCKET and PATH, but no secrets. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly warn: (text: string) => void;
 	readonly binary?: string;

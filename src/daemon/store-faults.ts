@@ -50,7 +50,7 @@ export function watchForStoreFaults(
 	}
 
 	return {
-		/** Handles a failed read or write. If the store is damaged or its disk is failing, the process exits with 74. */
+		/** Handles a failed read or write. If the store is damaged or its disk is failing, the process exits (74). */
 		failed(error: unknown): void {
 			const mayBeDamage = dialect.isDamage(error);
 			if (mayBeDamage && dialect.isDamage(error, isDiskFull())) {

@@ -36,7 +36,7 @@ import {purgeUsageHours} from '../store/usage.ts';
 /** Removes old data of one kind in steps. */
 type SweepTask = {
 	readonly name: string;
-	/** Returns a function that removes a part, beginning with the oldest data, and returns whether there may be more. */
+	/** Returns a function that removes a part, oldest data first, and returns whether there may be more. */
 	readonly begin: () => () => Promise<boolean>;
 };
 

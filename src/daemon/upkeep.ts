@@ -189,7 +189,7 @@ export class ClockWatch {
 		this.#offset = clock.now() - clock.monotonic();
 	}
 
-	/** Returns how far the wall clock stepped back since the last call, in milliseconds. Call it about once a second. */
+	/** Returns by how many milliseconds the wall clock stepped back since the last call. Call it every second. */
 	step(): number {
 		const before = this.#offset;
 		this.#offset = this.#clock.now() - this.#clock.monotonic();

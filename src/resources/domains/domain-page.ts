@@ -286,7 +286,7 @@ function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]
 		empty: html`<p>This domain has no keys.</p>`,
 	});
 	const hint = isRotating
-		? 'The new keys sign once every DNS server that is queried returns their records. Until then, the old ones sign.'
+		? 'The new keys sign once every queried DNS server returns their records. Until then, the old ones sign.'
 		: 'A rotation creates new keys. They sign once DNS has their records, so no message fails in the meantime.';
 	return section('Signing keys', html`<p class="soft">${hint}</p>${list}`, may('admin') ? rotation : nothing);
 }
