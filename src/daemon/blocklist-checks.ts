@@ -9,9 +9,9 @@ import {listVerifiedDomains} from '../resources/domains/store.ts';
 import {type Blocklisting, listBlocklistings, saveBlocklistings, staleMs} from '../store/blocklists.ts';
 import type {Context} from './context.ts';
 
-const lookMs = 60_000;
-const answerMs = 5000;
-/** Limits the queries of a minute if there are thousands of domains. */
+const checkMs = 60_000;
+const dnsTimeoutMs = 5000;
+/** Limits the queries per minute if there are thousands of domains. */
 const maxConcurrent = 256;
 
 /** Checks this node's addresses, and domains that no other node checks, against the blocklists once an hour. */
@@ -22,7 +22,7 @@ export function watchBlocklists({
 	observer,
 }: Pick<Context, 'store' | 'clock' | 'settings'> & {readonly observer: Pick<Context['observer'], 'storeFailed'>}) {
 	const lists = loadBlocklists(settings);
-	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 1, clock});
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	let isStopping = false;
 
 	async function check(): Promise<void> {
@@ -32,28 +32,28 @@ export function watchBlocklists({
 		);
 		const due: Array<{readonly list: Blocklist; readonly row: Blocklisting}> = [];
 		for (const source of new Set([...sendingAddresses(settings), ...(await listVerifiedDomains(store.reader))])) {
-			for (const list of lists.filter(one => doesList(one, source))) {
+			for (const list of lists.filter(candidate => doesList(candidate, source))) {
 				const key = `${source} ${list.zone}`;
-				const before = known.get(key);
+				const previous = known.get(key);
 				known.delete(key);
-				if (before === undefined || Math.abs(now - Date.parse(before.asked_at)) >= hourMs) {
-					due.push({list, row: askedRow(source, list, before, storeTime(now))});
+				if (previous === undefined || Math.abs(now - Date.parse(previous.asked_at)) >= hourMs) {
+					due.push({list, row: toQueriedRow(source, list, previous, storeTime(now))});
 				}
 			}
 		}
-		// Other nodes remove their own addresses.
-		const isGone = ({source, asked_at: at}: Blocklisting) =>
-			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
+		// The addresses of other nodes are removed by those nodes.
+		const isRemovable = ({source, asked_at: queriedAt}: Blocklisting) =>
+			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(queriedAt) >= staleMs;
 		const batch = isStopping ? [] : due.slice(0, maxConcurrent);
 		// Written before the queries, so that other nodes find nothing due.
 		await write(
 			batch.map(({row}) => row),
-			[...known.values()].filter(isGone),
+			[...known.values()].filter(isRemovable),
 		);
-		const answered = await Promise.all(
-			batch.map(async ({list, row}) => answeredRow(row, await askBlocklist(list, row.source, resolver))),
+		const results = await Promise.all(
+			batch.map(async ({list, row}) => applyListing(row, await askBlocklist(list, row.source, resolver))),
 		);
-		await write(isStopping ? [] : answered);
+		await write(isStopping ? [] : results);
 	}
 
 	async function write(rows: readonly Blocklisting[], removed: readonly Blocklisting[] = []): Promise<void> {
@@ -62,7 +62,7 @@ export function watchBlocklists({
 		}
 	}
 
-	const watch = repeated(lookMs, check, observer.storeFailed);
+	const watch = repeated(checkMs, check, observer.storeFailed);
 	return {
 		/** Checks what is due. Resolves when the results are stored. */
 		check: watch.now,
@@ -75,15 +75,15 @@ export function watchBlocklists({
 	};
 }
 
-/** Returns what was known before, marked as queried now. */
-function askedRow(source: string, list: Blocklist, before: Blocklisting | undefined, now: string): Blocklisting {
-	const nothing = {state: 'unknown', answer: null, reason: 'not checked yet', since: now, checked_at: null} as const;
+/** Returns the previous row, marked as queried now. */
+function toQueriedRow(source: string, list: Blocklist, previous: Blocklisting | undefined, now: string): Blocklisting {
+	const initial = {state: 'unknown', answer: null, reason: 'not checked yet', since: now, checked_at: null} as const;
 	const {zone, name} = list;
-	return {...nothing, ...before, source, zone, name, delist: delistLink(list, source), asked_at: now};
+	return {...initial, ...previous, source, zone, name, delist: delistLink(list, source), asked_at: now};
 }
 
-/** Returns the row with the result. A list that gives no usable answer ends a listing only after a day. */
-function answeredRow(row: Blocklisting, listing: Listing): Blocklisting {
+/** Returns the row with the result. Without a usable response, a listing ends only after a day. */
+function applyListing(row: Blocklisting, listing: Listing): Blocklisting {
 	const isKnown = listing.state === 'listed' || listing.state === 'clear';
 	const age = Date.parse(row.asked_at) - Date.parse(row.checked_at ?? row.asked_at);
 	if (!isKnown && row.state === 'listed' && age < dayMs) {

@@ -47,18 +47,18 @@ import {type Context, toActing} from './context.ts';
 import {WantedNames} from './wanted-names.ts';
 
 const minuteMs = 60_000;
-const lookMs = 15_000;
-/** How long a node holds a certificate, and how often it extends that time while it works on it. */
-const [leaseMs, holdMs] = [minuteMs, 20_000];
+const checkMs = 15_000;
+/** How long a node leases a certificate, and how often it extends the lease while it works on it. */
+const [leaseMs, extendMs] = [minuteMs, 20_000];
 /** The maximum number of concurrent orders besides those for our own names. */
 const maxOrders = 4;
 const maxContexts = 1000;
 const maxOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
-/** How often an unresponsive CA is sent a changed operator address. */
+/** How often to retry sending a changed operator address to the CA. */
 const emailMs = hourMs;
-/** How often the CA is asked when to renew, unless it says how often it may be asked. */
-const defaultAskMs = 6 * hourMs;
+/** How often the CA is queried for the renewal time, unless its response says how often to query. */
+const defaultRenewalQueryMs = 6 * hourMs;
 
 type Changes = Partial<Omit<FullCertificate, 'name'>>;
 
@@ -75,7 +75,7 @@ export class Certificates {
 	/** The contexts of names that were requested. Creating one takes a millisecond and 70 kB. */
 	readonly #contexts = new LRUCache<string, SecureContext>(atMost(maxContexts));
 	readonly #listeners: Array<() => void> = [];
-	readonly #ending = new AbortController();
+	readonly #stopping = new AbortController();
 	/** The number of orders in progress. */
 	#orders = 0;
 	#rounds: ReadonlyArray<ReturnType<typeof repeated>> = [];
@@ -121,9 +121,9 @@ export class Certificates {
 		return (await this.#challenge({type: 'http-01', token}))?.key_authorization;
 	}
 
-	async #challenge(by: Partial<Challenge>): Promise<Challenge | undefined> {
+	async #challenge(criteria: Partial<Challenge>): Promise<Challenge | undefined> {
 		const {store, clock} = this.#context;
-		return await findChallenge(store.reader, by, storeTime(clock.now()));
+		return await findChallenge(store.reader, criteria, storeTime(clock.now()));
 	}
 
 	has(name: string): boolean {
@@ -144,35 +144,35 @@ export class Certificates {
 	async open(): Promise<void> {
 		const {settings, store, clock} = this.#context;
 		if (settings.acme) {
-			// A daemon on its own resumes an order during which it was stopped.
+			// A single daemon resumes an order during which it was stopped.
 			await (store.dialect.isShared ? undefined : this.#write(releaseCertificates));
 			await this.#write(trx => noteDirectory(trx, settings.acmeDirectory, storeTime(clock.now())));
 			await this.#readInTurn(() => this.#read());
 		}
 	}
 
-	/** Starts ordering. Challenges must be answerable from now on. */
+	/** Starts ordering. From now on, the listeners must answer challenges. */
 	start(): void {
 		if (this.#context.settings.acme) {
-			// An order that takes all its five minutes delays neither our own names nor those of other workspaces.
+			// Orders run concurrently: a slow one delays neither our own names nor those of other workspaces.
 			this.#rounds = [true, ...Array<boolean>(maxOrders).fill(false)].map(isOwn =>
-				repeated(lookMs, () => this.renewDue(isOwn), this.#context.observer.storeFailed),
+				repeated(checkMs, () => this.renewDue(isOwn), this.#context.observer.storeFailed),
 			);
-			this.#again();
+			this.#runAgain();
 			this.#emailRound = repeated(emailMs, () => this.#updateEmail(), this.#context.observer.storeFailed);
 			void this.#emailRound.now();
 		}
 	}
 
-	/** Another process changed certificates, domains or what is due. */
+	/** Call this when another process has changed certificates, domains or what is due. */
 	forget(): void {
 		if (this.#context.settings.acme) {
 			this.#readInTurn(() => this.#read()).catch(this.#context.observer.storeFailed);
-			this.#again();
+			this.#runAgain();
 		}
 	}
 
-	#again(): void {
+	#runAgain(): void {
 		for (const round of this.#rounds) {
 			void round.again();
 		}
@@ -180,7 +180,7 @@ export class Certificates {
 
 	/** Abandons the current orders. The next start or another node repeats them. */
 	async stop(): Promise<void> {
-		this.#ending.abort();
+		this.#stopping.abort();
 		this.#names.stop();
 		await this.#dispatcher?.destroy();
 		await Promise.all([...this.#rounds, this.#emailRound].map(round => round?.stop()));
@@ -195,10 +195,10 @@ export class Certificates {
 		for (;;) {
 			await this.#names.refresh();
 			const row = await this.#nextDue(isOwn);
-			if (row === undefined || this.#ending.signal.aborted) {
+			if (row === undefined || this.#stopping.signal.aborted) {
 				return;
 			}
-			await this.#take(row);
+			await this.#process(row);
 		}
 	}
 
@@ -214,8 +214,8 @@ export class Certificates {
 	async #read(): Promise<void> {
 		const {store, vault, clock, observer} = this.#context;
 		const before = this.#certificates;
-		const there = await listSealedKeys(store.reader);
-		const changed = there.filter(({name, secret}) => before.get(name)?.secret !== secret);
+		const stored = await listSealedKeys(store.reader);
+		const changed = stored.filter(({name, secret}) => before.get(name)?.secret !== secret);
 		const damaged: string[] = [];
 		const opened = await openCertificates(
 			store.reader,
@@ -229,16 +229,16 @@ export class Certificates {
 		if (damaged.length > 0) {
 			await this.#write(trx => noteDamage(trx, damaged, storeTime(clock.now())));
 		}
-		const others = new Set(changed.map(({name}) => name));
-		const unchanged = there.flatMap(({name}) =>
-			others.has(name) ? [] : [[name, before.get(name) as LoadedCertificate] as const],
+		const changedNames = new Set(changed.map(({name}) => name));
+		const unchanged = stored.flatMap(({name}) =>
+			changedNames.has(name) ? [] : [[name, before.get(name) as LoadedCertificate] as const],
 		);
 		const renewed = opened.map(({name, chain: cert, key, secret}) => [name, {pair: {cert, key}, secret}] as const);
 		this.#certificates = new Map([...unchanged, ...renewed]);
-		for (const name of others) {
+		for (const name of changedNames) {
 			this.#contexts.delete(name);
 		}
-		if (others.has(this.#context.settings.hostname) && this.own() !== null) {
+		if (changedNames.has(this.#context.settings.hostname) && this.own() !== null) {
 			for (const listener of this.#listeners) {
 				listener();
 			}
@@ -246,13 +246,13 @@ export class Certificates {
 	}
 
 	/** Works on a certificate that no other node is working on. */
-	async #take({name, taken_until: free, next_try_at}: Certificate): Promise<void> {
+	async #process({name, taken_until: previousLease, next_try_at}: Certificate): Promise<void> {
 		const {store, clock, observer} = this.#context;
-		let until = free;
+		let lease = previousLease;
 		const extendLease = async (read: {readonly next_try_at?: string} = {}) => {
 			const next = {taken_until: storeTime(clock.now() + leaseMs)};
-			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: until, ...read}, next));
-			until = isOurs ? next.taken_until : until;
+			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: lease, ...read}, next));
+			lease = isOurs ? next.taken_until : lease;
 			return isOurs;
 		};
 		const row = (await extendLease({next_try_at})) ? await findCertificate(store.reader, name) : undefined;
@@ -260,19 +260,19 @@ export class Certificates {
 			return;
 		}
 		const lost = new AbortController();
-		const holding = repeated(
-			holdMs,
+		const extending = repeated(
+			extendMs,
 			async () => void ((await extendLease()) || lost.abort()),
 			observer.storeFailed,
 		);
-		const signal = AbortSignal.any([this.#ending.signal, lost.signal, AbortSignal.timeout(maxOrderMs)]);
-		const changes = await this.#renew(row, signal).finally(() => holding.stop());
+		const signal = AbortSignal.any([this.#stopping.signal, lost.signal, AbortSignal.timeout(maxOrderMs)]);
+		const changes = await this.#renew(row, signal).finally(() => extending.stop());
 		const {chain, fault, not_after = row.not_after, issuer} = changes;
 		const isSaved = await this.#write(async trx => {
 			// An operator or another node may have made it due meanwhile. Only a new certificate satisfies that.
 			const isSame = chain || (await findCertificate(trx, name))?.next_try_at === row.next_try_at;
-			const noted = isSame ? changes : {};
-			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...noted, taken_until: null});
+			const applied = isSame ? changes : {};
+			const isOurs = await updateCertificate(trx, {name, taken_until: lease}, {...applied, taken_until: null});
 			if (isOurs && chain) {
 				const act = {
 					action: 'certificate.issued',
@@ -310,35 +310,35 @@ export class Certificates {
 		});
 	}
 
-	/** Orders a certificate if it is due; otherwise asks the CA when to renew it. */
+	/** Orders a certificate if it is due; otherwise queries the CA for the renewal time. */
 	async #renew(row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const {settings, clock} = this.#context;
 		const client = this.#client();
 		const id = row.chain && renewalId(row.chain);
 		const now = () => clock.now();
-		const isDue = (one: FullCertificate) => (renewAt(one) ?? 0) <= now();
+		const isDue = (certificate: FullCertificate) => (renewAt(certificate) ?? 0) <= now();
 		if (row.chain !== null && !isDue(row)) {
 			const {retryAfterMs, ...window} = await readWindow(client, id, signal);
 			if (!isDue({...row, ...window})) {
-				return {...window, next_try_at: nextLook({...row, ...window}, retryAfterMs, now())};
+				return {...window, next_try_at: nextCheckAt({...row, ...window}, retryAfterMs, now())};
 			}
 		}
 		try {
 			return await this.#order(client, row, signal);
 		} catch (error) {
-			if (this.#ending.signal.aborted) {
+			if (this.#stopping.signal.aborted) {
 				return {};
 			}
 			if (!(error instanceof AcmeError || signal.aborted)) {
 				throw error;
 			}
 			const {retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
-			const late = `the order was not completed within ${maxOrderMs / minuteMs} minutes`;
+			const timeout = `the order was not completed within ${maxOrderMs / minuteMs} minutes`;
 			const attempts = row.tries + 1;
 			const requestedMs = Math.min(retryAfterMs ?? 0, maxPause(row, now()));
 			const next = now() + Math.max(waitAfter(attempts), requestedMs);
 			return {
-				fault: signal.aborted ? late : (error as Error).message,
+				fault: signal.aborted ? timeout : (error as Error).message,
 				tries: attempts,
 				tried_directory: settings.acmeDirectory,
 				next_try_at: storeTime(next),
@@ -350,12 +350,12 @@ export class Certificates {
 	/** Orders a certificate. If the CA has closed the account, it is replaced once. */
 	async #order(client: AcmeClient, row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const directory = this.#context.settings.acmeDirectory;
-		for (let isAgain = false; ; isAgain = true) {
+		for (let isRetry = false; ; isRetry = true) {
 			const account = await this.#accountInTurn(() => this.#account(client, signal));
 			try {
 				return await this.#orderAs(account, client, row, signal);
 			} catch (error) {
-				if (isAgain || !(error instanceof AcmeError) || !(await client.isClosed(account, error, signal))) {
+				if (isRetry || !(error instanceof AcmeError) || !(await client.isClosed(account, error, signal))) {
 					throw error;
 				}
 				await this.#write(trx => deleteAccount(trx, {directory, url: account.url}));
@@ -397,9 +397,9 @@ export class Certificates {
 			const {retryAfterMs, ...window} = await readWindow(client, renewalId(issued.chain), signal);
 			const next = {...issued, window_start: null, window_end: null, ...window};
 			const now = clock.now();
-			const at = nextLook({...row, ...next}, retryAfterMs, now);
+			const check = nextCheckAt({...row, ...next}, retryAfterMs, now);
 			// A CA may want even a new certificate renewed at once, which must not become an endless loop.
-			const soonest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
+			const earliest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
 			return {
 				...next,
 				directory,
@@ -408,7 +408,7 @@ export class Certificates {
 				tries: 0,
 				fault: null,
 				updated_at: storeTime(now),
-				next_try_at: at > soonest ? at : soonest,
+				next_try_at: check > earliest ? check : earliest,
 			};
 		} finally {
 			this.#orders--;
@@ -420,8 +420,8 @@ export class Certificates {
 	async #account(client: AcmeClient, signal: AbortSignal): Promise<Account> {
 		const {settings, store, vault, clock} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
-		const known = await findAccount(store.reader, directory);
-		const account = known && this.#openAccount(known);
+		const stored = await findAccount(store.reader, directory);
+		const account = stored && this.#openAccount(stored);
 		if (account) {
 			return account;
 		}
@@ -429,11 +429,11 @@ export class Certificates {
 		const url = await client.register(key, {email, binding}, signal);
 		const secret = vault.seal(directory, pemOf(key));
 		const newAccount = {directory, url, secret, email, created_at: storeTime(clock.now())};
-		const stored = await this.#write(trx => putAccount(trx, newAccount, known?.url));
-		return this.#openAccount(stored) ?? {key, url};
+		const current = await this.#write(trx => putAccount(trx, newAccount, stored?.url));
+		return this.#openAccount(current) ?? {key, url};
 	}
 
-	/** Returns `null` if the account's key is damaged. A new account serves as well. */
+	/** Returns `null` if the account's key is damaged. A new account can replace it. */
 	#openAccount({directory, secret, url}: AcmeAccount): Account | null {
 		try {
 			return {key: keyOf(this.#context.vault.open(directory, secret)), url};
@@ -446,18 +446,18 @@ export class Certificates {
 	async #updateEmail(): Promise<void> {
 		const {settings, store, observer} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email} = settings;
-		const known = await findAccount(store.reader, directory);
-		const account = known && known.email !== email && this.#openAccount(known);
+		const stored = await findAccount(store.reader, directory);
+		const account = stored && stored.email !== email && this.#openAccount(stored);
 		if (!account) {
 			return;
 		}
-		const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(maxOrderMs)]);
+		const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(maxOrderMs)]);
 		const client = this.#client();
 		try {
 			await client.updateContact(account, email, signal);
 			await this.#write(trx => updateAccountEmail(trx, {directory, url: account.url}, email));
 		} catch (error) {
-			if (this.#ending.signal.aborted) {
+			if (this.#stopping.signal.aborted) {
 				return;
 			}
 			if (!(error instanceof AcmeError || signal.aborted)) {
@@ -468,7 +468,8 @@ export class Certificates {
 				await this.#write(trx => deleteAccount(trx, {directory, url: account.url}));
 				return;
 			}
-			const text = `MAILCTL_ACME_EMAIL could not be updated at the CA; retrying in an hour: ${(error as Error).message}`;
+			const {message} = error as Error;
+			const text = `MAILCTL_ACME_EMAIL could not be updated at the CA; retrying in an hour: ${message}`;
 			observer.logger.warn({event: 'acme_email_failed'}, text);
 		}
 	}
@@ -480,7 +481,7 @@ export class Certificates {
 
 const defaultPause: AcmeOptions['pause'] = (ms, signal) => setTimeout(ms, undefined, {signal});
 
-/** Asks the CA when to renew. A CA that does not respond is asked again later. */
+/** Queries the CA for the renewal time. If it does not respond, it is queried again later. */
 async function readWindow(client: AcmeClient, id: string | null, signal: AbortSignal) {
 	const window = id === null ? null : await client.renewalWindow(id, signal).catch(() => null);
 	const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
@@ -492,15 +493,15 @@ function maxPause({not_after}: FullCertificate, now: number): number {
 	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }
 
-/** Returns when a certificate is checked next: when its renewal is due or the CA may be asked again. */
-function nextLook(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
-	const ask = Math.min(Math.max(retryAfterMs ?? defaultAskMs, minuteMs), dayMs);
-	return storeTime(Math.min(renewAt(row) ?? now, now + ask));
+/** Returns when to check a certificate next: when its renewal is due or the CA may be queried again. */
+function nextCheckAt(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
+	const queryMs = Math.min(Math.max(retryAfterMs ?? defaultRenewalQueryMs, minuteMs), dayMs);
+	return storeTime(Math.min(renewAt(row) ?? now, now + queryMs));
 }
 
 /**
- * Each request uses a new connection: the CA may close a kept one just as the next request is sent. They share one TLS
- * context, because reading all public certificates takes tens of milliseconds.
+ * Creates the HTTP client for the CA. Each request uses a new connection, because the CA may close an idle one just as
+ * a request is sent. They share one TLS context: reading all public certificates takes tens of milliseconds.
  */
 function createDispatcher(settings: Settings): Dispatcher {
 	const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];

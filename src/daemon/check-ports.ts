@@ -1,5 +1,5 @@
 import {once} from 'node:events';
-import {createServer, type Server} from 'node:net';
+import {createServer, isIPv6, type Server} from 'node:net';
 import {ConfigError} from '../config/config-error.ts';
 import type {Listen} from '../config/parsers.ts';
 import type {Settings} from '../config/settings.ts';
@@ -15,16 +15,16 @@ export type Listener = Listen & {readonly setting: string};
 /** Returns every address that this process listens on with its roles. */
 export function configuredListeners(settings: ListenerSettings): Listener[] {
 	const {roles, adminListen, inboundListen} = settings;
-	const api: ReadonlyArray<readonly [setting: string, at: Listen | null]> = [
+	const api: ReadonlyArray<readonly [setting: string, listen: Listen | null]> = [
 		['MAILCTL_HTTP_LISTEN', settings.httpListen],
 		['MAILCTL_ADMIN_LISTEN', adminListen === 'shared' ? null : adminListen],
 		['MAILCTL_HTTPS_LISTEN', settings.httpsListen],
 		['MAILCTL_HTTP_REDIRECT_LISTEN', settings.httpRedirectListen],
-		...settings.submissionListen.map(at => ['MAILCTL_SUBMISSION_LISTEN', at] as const),
+		...settings.submissionListen.map(listen => ['MAILCTL_SUBMISSION_LISTEN', listen] as const),
 	];
 	const inbound = ['MAILCTL_INBOUND_LISTEN', inboundListen] as const;
 	const all = [...(roles.includes('api') ? api : []), ...(roles.includes('inbound') ? [inbound] : [])];
-	return all.flatMap(([setting, at]) => (at === null ? [] : [{setting, ...at}]));
+	return all.flatMap(([setting, listen]) => (listen === null ? [] : [{setting, ...listen}]));
 }
 
 /**
@@ -44,11 +44,10 @@ export async function checkPorts(listeners: readonly Listener[]): Promise<void> 
 
 async function bind(listener: Listener, all: readonly Listener[]): Promise<Server> {
 	const {host, port, setting} = listener;
-	const twin = all.find(other => other !== listener && other.host === host && other.port === port && port !== 0);
-	if (twin) {
-		throw new ConfigError([
-			`${setting} and ${twin.setting} are both ${host}:${port}: use a different port for each`,
-		]);
+	const duplicate = all.find(other => other !== listener && other.host === host && other.port === port && port !== 0);
+	if (duplicate) {
+		const text = `${setting} and ${duplicate.setting} are both ${host}:${port}: use a different port for each`;
+		throw new ConfigError([text]);
 	}
 	const server = createServer(socket => socket.destroy());
 	server.listen(port, host);
@@ -58,6 +57,11 @@ async function bind(listener: Listener, all: readonly Listener[]): Promise<Serve
 		throw explainListenError(error, listener) ?? error;
 	}
 	return server;
+}
+
+/** Formats a bound address as `host:port`. */
+export function hostPort({address, port}: {readonly address: string; readonly port: number}): string {
+	return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
 }
 
 /** Explains to the operator why an address cannot be bound. Returns `null` for any other error. */

@@ -40,24 +40,24 @@ export class CurrentSettings {
 
 	/** Reads the bounce rules again. If the file is invalid, keeps the previous rules and returns `false`. */
 	renewBounceRules(): boolean {
-		const read = readBounceRules(this.#live);
-		if (read.ok) {
-			this.#bounceRules = read.rules;
+		const result = readBounceRules(this.#live);
+		if (result.ok) {
+			this.#bounceRules = result.rules;
 		} else {
 			const text = 'The previous rules remain in use.';
-			this.#logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
+			this.#logger.error({event: 'bounce_rules_refused', problems: result.problems}, text);
 		}
-		return read.ok;
+		return result.ok;
 	}
 
 	/** Reads the destinations file again. If it is invalid, the previous one remains in use. */
 	renewDestinations(): void {
-		const read = checkDestinations({...this.#settings, destinationsFile: this.#live.destinationsFile});
-		if (read.ok) {
-			this.#destinations = read.destinations;
+		const result = checkDestinations({...this.#settings, destinationsFile: this.#live.destinationsFile});
+		if (result.ok) {
+			this.#destinations = result.destinations;
 		} else {
 			const text = 'The previous destinations remain in use.';
-			this.#logger.error({event: 'destinations_refused', problems: read.problems}, text);
+			this.#logger.error({event: 'destinations_refused', problems: result.problems}, text);
 		}
 	}
 }

@@ -37,7 +37,7 @@ import {startUpkeep, type Upkeep, warnAtStart, warnOfWorkspaces} from './upkeep.
 type DaemonOptions = {
 	readonly settings: Settings;
 	readonly version: string;
-	/** Returns the version of the installed program; absent for this one. */
+	/** Returns the version of the installed program. If absent, that is the running version. */
 	readonly installed?: () => string;
 	readonly held: Held;
 	readonly log: Log;
@@ -80,10 +80,10 @@ type Background = {
 /** Starts the daemon. Rejects if a part cannot start, after the others have stopped. */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 	const parts = new DaemonParts(options);
-	const {since, ...at} = await parts.start();
-	const background = parts.startBackground(since, at);
+	const {since, ...addresses} = await parts.start();
+	const background = parts.startBackground(since, addresses);
 	return {
-		...at,
+		...addresses,
 		reload: settings => parts.reload(settings, background.upkeep),
 		leave: () => parts.leave(),
 		stop: () => parts.stop(background),
@@ -152,10 +152,11 @@ class DaemonParts {
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(store.reader);
 			await certificates.open();
-			const {http: base, ...others} = await this.#http.listen();
-			const publicUrl = linkBase(settings, base);
+			const {http, ...otherAddresses} = await this.#http.listen();
+			const publicUrl = linkBase(settings, http);
 			const inbound = await this.#roles.start(publicUrl);
-			return {since, http: base, ...others, publicUrl, inbound, submission: await this.#submission.listen()};
+			const submission = await this.#submission.listen();
+			return {since, http, ...otherAddresses, publicUrl, inbound, submission};
 		} catch (error) {
 			await this.#end();
 			throw error;
@@ -163,7 +164,7 @@ class DaemonParts {
 	}
 
 	/** Starts what works in the background, and reports that the daemon is ready. */
-	startBackground(since: Started['since'], {publicUrl, ...at}: Omit<Started, 'since'>): Background {
+	startBackground(since: Started['since'], {publicUrl, ...addresses}: Omit<Started, 'since'>): Background {
 		const {settings, version, installed = () => version} = this.#options;
 		const {store, certificates, observer} = this.#context;
 		const {logger, storeFailed} = observer;
@@ -177,9 +178,9 @@ class DaemonParts {
 		const liveCopies = this.#watchLiveCopies();
 		certificates.start();
 		this.#phase = 'running';
-		// Before the line is logged, because its readers look for the file.
-		writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
-		logger.info({event: 'listening', ...at, version});
+		// Written before the line is logged, because readers of the line look for the file.
+		writeDaemonFile(settings.dataDir, {pid: process.pid, ...addresses, version, roles: settings.roles});
+		logger.info({event: 'listening', ...addresses, version});
 		warnAtStart({settings, publicUrl, isInContainer: existsSync('/.dockerenv'), logger});
 		void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(storeFailed);
 		alerts.start();

@@ -35,9 +35,9 @@ const dnsTries = 2;
 /** How long to wait before reading from a failing store again, in milliseconds. */
 const renewRetryMs = 1000;
 /** How often the store is searched for mail whose announcement by another node was lost, in milliseconds. */
-const missedMs = 3000;
+const arrivalsMs = 3000;
 /** The search includes what will be due within this time, so that scheduled mail of other nodes leaves on time. */
-const aheadMs = 10 * missedMs;
+const lookaheadMs = 10 * arrivalsMs;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
 
@@ -49,7 +49,7 @@ export class Engine {
 	readonly #rendering: Rendering;
 	readonly #delivery: SmtpDelivery;
 	/** The state of providers when the daemon last stopped. */
-	#remembered = new Map<string, SavedSite>();
+	#savedSites = new Map<string, SavedSite>();
 	#arrivals: ReturnType<typeof watchArrivals> | null = null;
 
 	/** `publicUrl` is the base URL of links in messages. */
@@ -70,7 +70,7 @@ export class Engine {
 
 	async start(): Promise<void> {
 		const {store, boot} = this.#context;
-		this.#remembered = await readSites(store.reader);
+		this.#savedSites = await readSites(store.reader);
 		await this.#delivery.renewProviders();
 		await this.scheduler.start();
 		if (store.dialect.isShared) {
@@ -87,7 +87,7 @@ export class Engine {
 		}
 	}
 
-	/** Messages for these queues are being written. Claims submitted from now on may find them. */
+	/** Prepares for messages that are being written for these queues. Claims submitted from now on may find them. */
 	arriving(queues: Iterable<Arrival>): void {
 		this.#rendering.prepare();
 		this.#delivery.prepare();
@@ -100,7 +100,7 @@ export class Engine {
 		void this.#renewRoutes();
 	}
 
-	/** Call this when the destinations file was read again. */
+	/** Call this after the destinations file was read again. */
 	renewDestinations(): void {
 		this.#router.reload();
 		this.scheduler.renew();
@@ -111,7 +111,7 @@ export class Engine {
 		this.#delivery.renewBounceRules();
 	}
 
-	/** Sessions end after their current message and everything else is released. Resolves when all is stored. */
+	/** Ends sessions after their current message and releases everything else. Resolves when all is stored. */
 	async drain(): Promise<void> {
 		this.#arrivals?.stop();
 		this.#delivery.drain();
@@ -144,10 +144,10 @@ export class Engine {
 			clock,
 			random: Math.random,
 			isUnavailable: store.dialect.isUnavailable,
-			// Used once: afterwards the queues have newer data.
+			// Each one is used once: afterwards the queues have newer data.
 			remembered: site => {
-				const saved = this.#remembered.get(site);
-				this.#remembered.delete(site);
+				const saved = this.#savedSites.get(site);
+				this.#savedSites.delete(site);
 				return saved;
 			},
 			allow: (site, connections) => this.#delivery.allow(site.name, connections),
@@ -172,12 +172,12 @@ export class Engine {
 	#watchArrivals() {
 		const {store, clock, observer} = this.#context;
 		return watchArrivals({
-			readDue: () => readDue(store.reader, storeTime(clock.now() + aheadMs)),
+			readDue: () => readDue(store.reader, storeTime(clock.now() + lookaheadMs)),
 			onDue: queues =>
 				this.scheduler.noticed(queues.map(({due, ...queue}) => ({...queue, dueAt: Date.parse(due)}))),
 			observer,
 			clock,
-			periodMs: missedMs,
+			periodMs: arrivalsMs,
 		});
 	}
 
@@ -199,7 +199,7 @@ function currentRetry({live}: Context): Retry {
 	return {schedule: live().retrySchedule, lifetime: live().queueLifetime};
 }
 
-/** Returns what the scheduler reads from the store and writes to it. */
+/** Returns the functions with which the scheduler reads from the store and writes to it. */
 function queueStore(context: Context) {
 	const {store, boot, newId, clock, eventWriter} = context;
 	const {reader, writer, dialect} = store;

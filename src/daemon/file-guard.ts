@@ -10,14 +10,14 @@ import {checkpointLog} from '../store/engine/sqlite.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {copyStore, type Store} from '../store/store.ts';
 
-const lookMs = 1000;
+const checkMs = 1000;
 
 type FileGuardOptions = {
 	readonly store: Pick<Store, 'files' | 'database'>;
 	readonly dataDir: string;
 	readonly keys: MasterKeys;
 	readonly logger: Pick<Logger, 'fatal' | 'error'>;
-	/** Exits (74) without closing files: SQLite's last close would remove the log of whatever store is there now. */
+	/** Exits (74) without closing files: closing SQLite would remove the log of whichever store is there now. */
 	readonly exit: () => void;
 };
 
@@ -34,7 +34,7 @@ export class FileGuard {
 
 	constructor(options: FileGuardOptions) {
 		this.#options = options;
-		this.#watch = repeated(lookMs, this.check, () => undefined);
+		this.#watch = repeated(checkMs, this.check, () => undefined);
 	}
 
 	/** Whether files were found displaced, so that nothing may be accepted or claimed. */

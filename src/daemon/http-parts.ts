@@ -40,7 +40,7 @@ type HttpTools = {
 
 /** Creates what the API and the dashboard share. */
 export function createHttpParts(context: Context, {accept, feed, links, publicUrl}: HttpTools) {
-	const {settings, store, keys, vault, clock, newId, eventWriter} = context;
+	const {settings, store, keys, vault, clock, newId, eventWriter, removeCaptured} = context;
 	const {reader, writer} = store;
 
 	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
@@ -49,13 +49,7 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		return result;
 	}
 
-	const eraser = new Eraser({
-		store,
-		clock,
-		eventWriter,
-		removeCaptured: context.removeCaptured,
-		waitLimitMs: erasureWaitMs,
-	});
+	const eraser = new Eraser({store, clock, eventWriter, removeCaptured, waitLimitMs: erasureWaitMs});
 
 	return {
 		reader,
@@ -70,8 +64,8 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		messageContent: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
 		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
 			const expiresAt = clock.now() + settings.tokenLifetime;
-			const at = storeTime(clock.now());
-			const host = await findLinkHost(reader, person.workspaceId, at, servesHttps(settings));
+			const now = storeTime(clock.now());
+			const host = await findLinkHost(reader, person.workspaceId, now, servesHttps(settings));
 			const base = publicUrl();
 			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
 		},
@@ -145,7 +139,7 @@ function createLogIns({settings, store, vault}: Context, tools: Tools) {
 	};
 }
 
-/** Cursors live for minutes, so one key derived from the current key is enough. */
+/** Derives the key of cursors from the current key alone, because cursors live only for minutes. */
 export function cursorKey({keys, current}: MasterKeys): Uint8Array {
 	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
 }

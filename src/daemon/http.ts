@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {once} from 'node:events';
-import {type AddressInfo, isIPv6, type Server} from 'node:net';
+import type {AddressInfo, Server} from 'node:net';
 import type {Api, Routes} from '../api/api-parts.ts';
 import {createRefuse} from '../api/auth.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/health.ts';
@@ -29,6 +29,7 @@ import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {listHosts} from '../resources/certificates/store.ts';
 import {readOwnPolicy} from '../resources/domains/mta-sts-policy.ts';
+import {hostPort} from './check-ports.ts';
 import type {Context} from './context.ts';
 import {createDashboardParts, createHttpParts, cursorKey, dnsTimeoutMs, type HttpParts} from './http-parts.ts';
 import {createHttps} from './https.ts';
@@ -39,7 +40,7 @@ type HttpOptions = {
 	readonly process: DashboardParts['process'];
 	/** Returns why no mail can be accepted, or `null`. */
 	readonly notReady: () => Promise<string | null>;
-	/** Called when something arrived that is to be read. */
+	/** Called when something that must be read has arrived. */
 	readonly wakeReading: () => void;
 };
 
@@ -205,7 +206,7 @@ function createOperatorParts(
 	const {adminListen, metricsToken} = settings;
 	const adminName = adminListen === null || adminListen === 'shared' ? '' : adminListen.host;
 	const onAdmin = localHostGuard(adminName);
-	// An https proxy may pass on the dashboard too; otherwise nobody could sign in from elsewhere.
+	// An HTTPS proxy may serve the dashboard too; otherwise nobody could sign in from another machine.
 	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
 	return {
 		onAdmin,
@@ -221,7 +222,7 @@ function createOperatorParts(
 	};
 }
 
-/** Returns those routes for operators and CAs that are served together with the API. */
+/** Returns the routes for operators and CAs that are served together with the API. */
 function sharedOperatorRoutes({adminListen, metricsToken}: Settings, operator: OperatorParts): Routes[] {
 	const {health, challenge, scrape, dashboard} = operator;
 	const isShared = adminListen === 'shared';
@@ -264,7 +265,8 @@ function serveHttps({certificates, observer: {logger}}: Context, api: Api) {
 		certificates,
 		onBare() {
 			const text =
-				'HTTPS rejects connections until the first certificate is issued: see mailctl certificate list for the reason.';
+				'HTTPS rejects connections until the first certificate is issued: ' +
+				'see mailctl certificate list for the reason.';
 			logger.warn({event: 'https_without_certificate'}, text);
 		},
 	});
@@ -286,11 +288,10 @@ async function bind(server: Api, {host, port}: Listen): Promise<string> {
 }
 
 /** Starts listening and returns the address as `host:port`. */
-async function listenOn(server: Server, place: Listen | null): Promise<string> {
-	server.listen(place ?? undefined);
+async function listenOn(server: Server, listen: Listen | null): Promise<string> {
+	server.listen(listen ?? undefined);
 	await once(server, 'listening');
-	const {address, port} = server.address() as AddressInfo;
-	return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
+	return hostPort(server.address() as AddressInfo);
 }
 
 const providerLimitMs = 10_000;
@@ -313,7 +314,7 @@ function createProviderIntake(
 		writer,
 		vault,
 		client,
-		acceptMessage: coming => acceptInbound({writer, node, clock}, coming),
+		acceptMessage: mail => acceptInbound({writer, node, clock}, mail),
 		wake,
 		clock,
 	});

@@ -16,7 +16,7 @@ export type ServerCertificates = {
 type HttpsOptions = {
 	readonly api: Api;
 	readonly certificates: ServerCertificates;
-	/** Called for the first connection for which there is no certificate. */
+	/** Called for the first connection that has to be served without a certificate. */
 	readonly onBare: () => void;
 	/** The maximum number of connections; lower in tests. */
 	readonly max?: number;
@@ -24,14 +24,14 @@ type HttpsOptions = {
 };
 
 const handshakeLimitMs = 10_000;
-const bare = createSecureContext();
+const emptyContext = createSecureContext();
 const protocols = ['http/1.1'];
-/** The only protocol that a validating CA offers (RFC 8737 §4), and its form in a ClientHello. */
+/** The only protocol that a validating CA offers (RFC 8737 §4), and below its encoding in a ClientHello. */
 const proofProtocol = 'acme-tls/1';
 const proofOffer = Buffer.from(`\u000A${proofProtocol}`, 'latin1');
 /** One year (RFC 6797), for this host only: its subdomains may belong to others. */
 const hsts = 'max-age=31536000';
-const recordHead = 5;
+const headerLength = 5;
 const maxRecordLength = 16 * 1024;
 
 /**
@@ -45,10 +45,10 @@ export function createHttps({api, certificates, onBare, max, handshakeMs = hands
 } {
 	const connections = new Connections(max);
 	const rawOf = new WeakMap<Socket, Socket>();
-	let hasSaid = false;
+	let hasReportedBare = false;
 
-	// Runs before the API responds. Requests from a proxy arrive on other connections: whether the proxy keeps its
-	// certificate is not for us to promise.
+	// Runs before the API responds. Requests from a proxy arrive on other connections: we cannot promise for the proxy
+	// that it will keep serving HTTPS.
 	api.server.prependListener('request', (request, response) => {
 		const raw = rawOf.get(request.socket);
 		if (raw !== undefined) {
@@ -57,7 +57,7 @@ export function createHttps({api, certificates, onBare, max, handshakeMs = hands
 		}
 	});
 
-	function shakeHands(raw: Socket, options: TLSSocketOptions, then: (secure: TLSSocket) => void): void {
+	function shakeHands(raw: Socket, options: TLSSocketOptions, onSecure: (secure: TLSSocket) => void): void {
 		// Node crashes if a handshake begins on a destroyed socket.
 		if (raw.destroyed) {
 			return;
@@ -72,18 +72,18 @@ export function createHttps({api, certificates, onBare, max, handshakeMs = hands
 		secure.on('error', () => secure.destroy());
 		secure.once('secure', () => {
 			clearTimeout(limit);
-			then(secure);
+			onSecure(secure);
 		});
 	}
 
 	function serve(raw: Socket): void {
 		const defaultContext = certificates.contextFor('');
-		if (defaultContext === undefined && !hasSaid) {
-			hasSaid = true;
+		if (defaultContext === undefined && !hasReportedBare) {
+			hasReportedBare = true;
 			onBare();
 		}
 		const options: TLSSocketOptions = {
-			secureContext: defaultContext ?? bare,
+			secureContext: defaultContext ?? emptyContext,
 			SNICallback: (name, done) => done(null, certificates.contextFor(name)),
 			ALPNProtocols: protocols,
 		};
@@ -96,7 +96,7 @@ export function createHttps({api, certificates, onBare, max, handshakeMs = hands
 	/** The CA needs only the handshake (RFC 8737 §3). */
 	function prove(raw: Socket): void {
 		const options: TLSSocketOptions = {
-			secureContext: bare,
+			secureContext: emptyContext,
 			SNICallback(name, done) {
 				certificates
 					.proofFor(name)
@@ -128,7 +128,7 @@ export function createHttps({api, certificates, onBare, max, handshakeMs = hands
 }
 
 /** Reads the first record of a connection, puts it back, and reports whether it offers the validation protocol. */
-function peek(raw: Socket, limitMs: number, then: (isProofOffered: boolean) => void): void {
+function peek(raw: Socket, limitMs: number, onRead: (isProofOffered: boolean) => void): void {
 	const limit = setTimeout(() => raw.destroy(), limitMs);
 	raw.once('close', () => clearTimeout(limit));
 	let received = Buffer.alloc(0);
@@ -136,14 +136,14 @@ function peek(raw: Socket, limitMs: number, then: (isProofOffered: boolean) => v
 		for (let chunk: Buffer | null = raw.read(); chunk !== null; chunk = raw.read()) {
 			received = Buffer.concat([received, chunk]);
 		}
-		const verdict = offersProof(received);
-		if (verdict === null) {
+		const isProofOffered = offersProof(received);
+		if (isProofOffered === null) {
 			return;
 		}
 		raw.off('readable', onReadable);
 		clearTimeout(limit);
 		raw.unshift(received);
-		then(verdict);
+		onRead(isProofOffered);
 	}
 	raw.on('readable', onReadable);
 }
@@ -154,12 +154,12 @@ function peek(raw: Socket, limitMs: number, then: (isProofOffered: boolean) => v
  */
 export function offersProof(bytes: Buffer): boolean | null {
 	const handshake = 22;
-	if (bytes.length < recordHead) {
+	if (bytes.length < headerLength) {
 		return bytes.length > 0 && bytes[0] !== handshake ? false : null;
 	}
-	const length = bytes.readUInt16BE(recordHead - 2);
+	const length = bytes.readUInt16BE(headerLength - 2);
 	if (bytes[0] !== handshake || length > maxRecordLength) {
 		return false;
 	}
-	return bytes.length < recordHead + length ? null : bytes.subarray(0, recordHead + length).includes(proofOffer);
+	return bytes.length < headerLength + length ? null : bytes.subarray(0, headerLength + length).includes(proofOffer);
 }

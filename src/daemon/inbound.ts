@@ -1,10 +1,10 @@
 import {randomBytes} from 'node:crypto';
-import {isIPv6} from 'node:net';
 import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {createLinks, type Links} from '../compose/links/links.ts';
 import {linkBase} from '../config/derive.ts';
+import type {BounceMailbox} from '../config/parsers.ts';
 import {extraCa} from '../config/settings.ts';
 import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/accept-inbound.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
@@ -39,12 +39,13 @@ import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts} from '../resources/received/inbound-store.ts';
 import {readCheckpoint, saveCheckpoint} from '../resources/received/mailbox-store.ts';
 import {findInboxes, listInboundDomains} from '../resources/received/store.ts';
+import {hostPort} from './check-ports.ts';
 import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
 import type {ReaderData} from './threads/reader.ts';
 
 const readLimitMs = 2000;
-/** One query takes less than the total for a message, so that a name that does not respond is recognized. */
+/** Less than the limit for all queries of a message, so that a name that does not respond is recognized. */
 const dnsTimeoutMs = 4000;
 /** How many octets of a message are searched for its header. */
 const headBytes = 64 * 1024;
@@ -59,12 +60,12 @@ export class Inbound {
 	readonly #links: Links;
 	readonly #domains: OurDomains;
 	/** One reader for mail proven by a token, and one for all other mail, which may occupy its thread for seconds. */
-	readonly #readers: Readonly<Record<'proven' | 'others', MailReader>>;
+	readonly #readers: Readonly<Record<'proven' | 'other', MailReader>>;
 	readonly #loops: readonly ReadingLoop[];
 	readonly #resolver: Resolver;
 	readonly #shares = new LRUCache<string, MailShare>(atMost(maxShares));
 	#listener: InboundListener | null = null;
-	#mailbox: ReturnType<typeof startMailboxPolling> = null;
+	#mailbox: MailboxPolling | null = null;
 
 	constructor(context: Context) {
 		const {settings, store, clock, observer} = context;
@@ -74,7 +75,7 @@ export class Inbound {
 		this.#domains = new OurDomains([returnPathDomain, hostname], async () =>
 			(await Promise.all([listReturnPathHosts(store.reader), listInboundDomains(store.reader)])).flat(),
 		);
-		const newReader = () =>
+		const createReader = () =>
 			new MailReader({
 				limitMs: readLimitMs,
 				clock,
@@ -86,19 +87,19 @@ export class Inbound {
 						resourceLimits: threadLimits.reader,
 					}),
 			});
-		this.#readers = {proven: newReader(), others: newReader()};
+		this.#readers = {proven: createReader(), other: createReader()};
 		this.#resolver = createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, shouldCacheFailures: true, clock});
-		this.#loops = this.#newLoops();
+		this.#loops = this.#createLoops();
 	}
 
 	/** Creates one loop for each precedence, so that none waits for another. */
-	#newLoops(): ReadingLoop[] {
+	#createLoops(): ReadingLoop[] {
 		const context = this.#context;
 		const links = this.#links;
 		const {settings, store, clock, boot, observer} = context;
 		const {returnPathDomain, hostname} = settings;
-		const receiving = {reader: store.reader, links, pastId: createPastIds(), publicUrl: linkBase(settings)};
-		const recording = {
+		const receivedOptions = {reader: store.reader, links, pastId: createPastIds(), publicUrl: linkBase(settings)};
+		const recordOptions = {
 			reader: store.reader,
 			writer: store.writer,
 			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
@@ -107,42 +108,43 @@ export class Inbound {
 			ownNames: [returnPathDomain, hostname],
 			clock,
 			receivedOf: (inbound: StoredInbound, reading: Reading, raw: Buffer) =>
-				toReceived(receiving, inbound, reading, raw),
+				toReceived(receivedOptions, inbound, reading, raw),
 		};
-		const common = {
+		const loopOptions = {
 			store,
 			node: boot,
 			isAlone: !store.dialect.isShared,
 			salvage: (inbound: StoredInbound, error: UnreadableError) =>
 				this.#isForPeople(inbound) ? unreadable(error) : null,
-			record: async (inbound: StoredInbound, read: Reading, raw: Buffer) => {
-				const effect = await recordReading(recording, inbound, read, raw);
-				this.#useShare(inbound, effect);
-				observer.inboundRead(inbound, read, effect);
+			record: async (inbound: StoredInbound, reading: Reading, raw: Buffer) => {
+				const effect = await recordReading(recordOptions, inbound, reading, raw);
+				this.#releaseShare(inbound, effect);
+				observer.inboundRead(inbound, reading, effect);
 			},
 			clock,
 			observer,
 		};
 		return [
 			new ReadingLoop({
-				...common,
+				...loopOptions,
 				lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
-				read: (raw, inbound) => this.#readers.proven.read(this.#newJob(raw, inbound, null)),
+				read: (raw, inbound) => this.#readers.proven.read(this.#createJob(raw, inbound, null)),
 			}),
 			...[precedence.expected, precedence.unproven].map(
-				each =>
+				unprovenPrecedence =>
 					new ReadingLoop({
-						...common,
-						lane: {precedence: each, perTurn: 4, maxRows: 8},
-						ask: (raw, inbound) => this.#ask(raw, inbound),
-						read: (raw, inbound, answers) => this.#readers.others.read(this.#newJob(raw, inbound, answers)),
+						...loopOptions,
+						lane: {precedence: unprovenPrecedence, perTurn: 4, maxRows: 8},
+						ask: (raw, inbound) => this.#queryDns(raw, inbound),
+						read: (raw, inbound, answers) =>
+							this.#readers.other.read(this.#createJob(raw, inbound, answers)),
 					}),
 			),
 		];
 	}
 
-	/** Whether the local part is one of our tokens, so that mail to it is a report or a request. */
-	#isSigned(address: string): boolean {
+	/** Whether the local part is one of our tokens, so that mail to it is a report or an unsubscribe request. */
+	#isToken(address: string): boolean {
 		const local = address.slice(0, address.lastIndexOf('@'));
 		return (this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
 	}
@@ -151,34 +153,34 @@ export class Inbound {
 		const feedback = this.#context.settings.feedbackAddress.toLowerCase();
 		return (
 			source === 'smtp' &&
-			!rcptTo.every(address => address === feedback || isReserved(address) || this.#isSigned(address))
+			!rcptTo.every(address => address === feedback || isReserved(address) || this.#isToken(address))
 		);
 	}
 
-	/** Returns the sender of mail that may be for people and is also read as a letter, or `null` for other mail. */
-	#envelopeOf(inbound: StoredInbound): Envelope | null {
+	/** Returns the envelope of mail that may be for people and is also read as a letter, or `null` for other mail. */
+	#findEnvelope(inbound: StoredInbound): Envelope | null {
 		const {client = null, helo = null, mailFrom} = inbound;
 		return this.#isForPeople(inbound) ? {client, helo, mailFrom} : null;
 	}
 
-	#newJob(raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null): Parameters<MailReader['read']>[0] {
+	#createJob(raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null): Parameters<MailReader['read']>[0] {
 		return inbound.source === 'provider'
 			? {kind: 'event', raw}
-			: {kind: 'mail', raw, envelope: this.#envelopeOf(inbound), answers};
+			: {kind: 'mail', raw, envelope: this.#findEnvelope(inbound), answers};
 	}
 
-	#ask(raw: Buffer, inbound: StoredInbound): Asking {
-		// A copy, so that the message itself is not kept in memory during DNS queries.
+	#queryDns(raw: Buffer, inbound: StoredInbound): Asking {
+		// A copy, so that the message itself does not stay in memory during DNS queries.
 		const head = Buffer.from(raw.subarray(0, headBytes));
-		const envelope = this.#envelopeOf(inbound);
+		const envelope = this.#findEnvelope(inbound);
 		return askDns({
 			resolver: this.#resolver,
 			clock: this.#context.clock,
-			missing: answers => this.#readers.others.missing({head, envelope, answers}),
+			missing: answers => this.#readers.other.missing({head, envelope, answers}),
 		});
 	}
 
-	/** Something to be read was stored. */
+	/** Wakes the loops, because something to be read was stored. */
 	wake(): void {
 		for (const loop of this.#loops) {
 			loop.wake();
@@ -190,17 +192,19 @@ export class Inbound {
 		const {settings, live, store, clock, hasSpace, observer} = this.#context;
 		const {returnPathDomain, feedbackAddress, hostname} = settings;
 		this.wake();
-		this.#mailbox = startMailboxPolling(this.#context, message => this.#takeFound(message));
+		if (settings.bounceMailbox !== null) {
+			const acceptMessage = (message: FoundMail) => this.#storeFound(message);
+			this.#mailbox = new MailboxPolling(this.#context, settings.bounceMailbox, acceptMessage);
+		}
 		if (settings.inboundListen === null) {
 			return null;
 		}
-		const inboxes = askTogether(addresses => findInboxes(store.reader, addresses));
-		const judging = {
+		const addresseeOptions = {
 			links: this.#links,
 			domains: this.#domains,
 			returnPathDomain,
 			feedbackAddress,
-			inboxOf: inboxes,
+			inboxOf: askTogether(addresses => findInboxes(store.reader, addresses)),
 			addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
 			tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 			clock,
@@ -210,15 +214,18 @@ export class Inbound {
 			hostname,
 			ourNames: [hostname, returnPathDomain],
 			tls: this.#tls(),
-			judge: address => judgeAddressee(judging, address),
-			allowances: new Allowances({each: settings.inboundAllowance, untilRead: () => this.#untilRead(), clock}),
+			judge: address => judgeAddressee(addresseeOptions, address),
+			allowances: new Allowances({
+				each: settings.inboundAllowance,
+				untilRead: () => this.#waitUntilRead(),
+				clock,
+			}),
 			acceptMessage: mail => this.#acceptMessage(mail),
 			hasDisk: hasSpace,
 			observer: {...observer, inboundTaken: mail => this.#onAccepted(mail)},
 		});
 		this.#context.certificates.onChange(() => this.reload());
-		const {address, port} = await this.#listener.listen(settings.inboundListen);
-		return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+		return hostPort(await this.#listener.listen(settings.inboundListen));
 	}
 
 	sessions(): number | null {
@@ -268,14 +275,14 @@ export class Inbound {
 	}
 
 	/** Stores a message found in the mailbox. */
-	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Accepted> {
+	async #storeFound({raw, source, mailFrom}: FoundMail): Promise<Accepted> {
 		const turn: ReadingTurn = {precedence: precedence.expected, turn: 'mailbox'};
 		const stored = await this.#acceptMessage({raw, source, mailFrom, rcptTo: [], turn});
 		this.wake();
 		return stored;
 	}
 
-	/** The listener accepted a message with 250. */
+	/** Handles a message that the listener accepted with 250. */
 	#onAccepted(mail: ReceivedMail): void {
 		const {accepted, share} = mail;
 		if (accepted !== null) {
@@ -287,16 +294,16 @@ export class Inbound {
 		this.#context.observer.inboundTaken(mail);
 	}
 
-	/** A message about one of our recipients does not use up its client's allowance. */
-	#useShare({id}: StoredInbound, {about, kept}: ReportEffect): void {
+	/** Drops a message's share of its client's allowance, and gives it back if the message is about our recipients. */
+	#releaseShare({id}: StoredInbound, {about, kept}: ReportEffect): void {
 		if (about.length > 0 && kept === null) {
 			this.#shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
 		}
 		this.#shares.delete(id);
 	}
 
-	/** Waits only for a limited time; a client may connect again. */
-	async #untilRead(): Promise<void> {
+	/** Waits until everything was read, but only for a limited time; the client may connect again. */
+	async #waitUntilRead(): Promise<void> {
 		if (this.#shares.size > 0) {
 			const idle = Promise.all(this.#loops.map(loop => loop.idle()));
 			await Promise.race([idle, setTimeout(maxWaitMs, undefined, {ref: false})]);
@@ -307,104 +314,122 @@ export class Inbound {
 /** A server has at least this long to respond, even with a shorter interval. */
 const minWaitMs = 10_000;
 
-/** Polls MAILCTL_BOUNCE_MAILBOX from now on. Returns `null` if it is not set. */
-function startMailboxPolling(
-	{settings, store, hasSpace, clock, observer: {logger, storeFailed}}: Context,
-	acceptMessage: (message: FoundMail) => Promise<Accepted>,
-) {
-	const {bounceMailbox: mailbox, bounceMailboxInterval} = settings;
-	if (mailbox === null) {
-		return null;
+/** Polls MAILCTL_BOUNCE_MAILBOX from now on. */
+class MailboxPolling {
+	readonly #context: Context;
+	readonly #mailbox: BounceMailbox;
+	readonly #name: string;
+	readonly #follower: MailboxFollower;
+	readonly #figures = {up: null as boolean | null, taken: 0, known: 0, skipped: 0, failures: 0};
+	/** The reason for the current failure, which is logged once. */
+	#reason = '';
+	/** Errors of the store, which are not the mailbox's. */
+	readonly #storeErrors = new WeakSet();
+
+	constructor(context: Context, mailbox: BounceMailbox, acceptMessage: (message: FoundMail) => Promise<Accepted>) {
+		const {settings, store, hasSpace, observer} = context;
+		const {logger} = observer;
+		const name = nameOfMailbox(mailbox);
+		this.#context = context;
+		this.#mailbox = mailbox;
+		this.#name = name;
+		this.#follower = new MailboxFollower({
+			mailbox: createMailbox(mailbox, {
+				acceptMessage: async message => {
+					if (!hasSpace()) {
+						const error = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
+						this.#storeErrors.add(error); // This is logged already and is not the mailbox's error.
+						throw error;
+					}
+					return await this.#inStore(acceptMessage(message));
+				},
+				ca: extraCa(settings),
+				checkpoint: {
+					load: () => this.#inStore(readCheckpoint(store.reader, name)),
+					save: (position, skipped) => this.#savePosition(position, skipped),
+				},
+				observer: {
+					mailUnreadable: (path, error) =>
+						logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
+					unwatched(error) {
+						const text =
+							'New bounces are noticed late: raise fs.inotify.max_user_instances and max_user_watches.';
+						logger.warn({event: 'mailbox_unwatched', mailbox: name, err: error}, text);
+					},
+				},
+			}),
+			intervalMs: settings.bounceMailboxInterval,
+			waitLimitMs: Math.min(Math.max(settings.bounceMailboxInterval, minWaitMs), silenceMs),
+			observer: {
+				mailboxRead: (round, isWorking) => this.#onRead(round, isWorking),
+				mailboxFailed: (error, waitMs) => this.#onFailure(error, waitMs),
+			},
+		});
 	}
-	const name = nameOfMailbox(mailbox);
-	const figures = {up: null as boolean | null, taken: 0, known: 0, skipped: 0, failures: 0};
-	let reason = '';
-	const ofStore = new WeakSet();
+
+	figures(): MailboxFigures {
+		return {...this.#figures};
+	}
+
+	/** Resolves when all activity has stopped. */
+	stop(): Promise<void> {
+		return this.#follower.stop();
+	}
 
 	/** Marks errors of the store, which are not the mailbox's. */
-	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
+	async #inStore<Result>(work: Promise<Result>): Promise<Result> {
 		return await work.catch(error => {
-			ofStore.add(error);
-			storeFailed(error);
+			this.#storeErrors.add(error);
+			this.#context.observer.storeFailed(error);
 			throw error;
 		});
 	}
 
-	function mailboxRead({taken, known, cut, skipped}: Round, isWorking: boolean): void {
+	#onRead({taken, known, cut, skipped}: Round, isWorking: boolean): void {
+		const {logger} = this.#context.observer;
+		const [mailbox, figures] = [this.#name, this.#figures];
 		if (isWorking) {
 			if (figures.up === null) {
-				logger.info({event: 'mailbox_opened', mailbox: name});
+				logger.info({event: 'mailbox_opened', mailbox});
 			} else if (!figures.up) {
-				logger.info({event: 'mailbox_recovered', mailbox: name});
+				logger.info({event: 'mailbox_recovered', mailbox});
 			}
 			figures.up = true;
-			reason = '';
+			this.#reason = '';
 		}
 		figures.taken += taken;
 		figures.known += known;
 		if (taken + known > 0) {
-			logger.debug({event: 'mailbox_read', mailbox: name, taken, known, cut, skipped});
+			logger.debug({event: 'mailbox_read', mailbox, taken, known, cut, skipped});
 		}
 	}
 
-	const mailboxFailed = (error: unknown, waitMs: number): void => {
-		if (ofStore.has(error as object)) {
+	#onFailure(error: unknown, waitMs: number): void {
+		if (this.#storeErrors.has(error as object)) {
 			return;
 		}
-		const problem = mailboxProblem(error, mailbox);
-		figures.up = false;
-		figures.failures++;
+		const {reason, fix} = mailboxProblem(error, this.#mailbox);
+		this.#figures.up = false;
+		this.#figures.failures++;
 		// Logged once, not at every attempt.
-		if (problem.reason !== reason) {
-			reason = problem.reason;
-			const text = `Bounces in the mailbox are waiting: ${problem.fix} (see mailctl doctor).`;
-			logger.error({event: 'mailbox_failed', mailbox: name, reason, retry_ms: waitMs}, text);
+		if (reason !== this.#reason) {
+			this.#reason = reason;
+			const text = `Bounces in the mailbox are waiting: ${fix} (see mailctl doctor).`;
+			const fields = {event: 'mailbox_failed', mailbox: this.#name, reason, retry_ms: waitMs};
+			this.#context.observer.logger.error(fields, text);
 		}
-	};
+	}
 
-	const savePosition = async (position: string, skipped: readonly Skipped[]): Promise<void> => {
-		const problems = skipped.map(({uid, error}) => ({uid, ...mailboxProblem(error, mailbox)}));
-		const skipReasons = problems.map(problem => problem.reason);
-		const checkpoint = {mailbox: name, position, at: storeTime(clock.now()), skipReasons};
-		await inStore(store.writer.transaction(trx => saveCheckpoint(trx, checkpoint)));
-		figures.skipped += problems.length;
-		for (const {uid, reason: why, fix} of problems) {
-			logger.warn({event: 'mail_skipped', mailbox: name, uid, reason: why}, `The message was skipped: ${fix}.`);
+	async #savePosition(position: string, skipped: readonly Skipped[]): Promise<void> {
+		const {store, clock, observer} = this.#context;
+		const problems = skipped.map(({uid, error}) => ({uid, ...mailboxProblem(error, this.#mailbox)}));
+		const skipReasons = problems.map(({reason}) => reason);
+		const checkpoint = {mailbox: this.#name, position, at: storeTime(clock.now()), skipReasons};
+		await this.#inStore(store.writer.transaction(trx => saveCheckpoint(trx, checkpoint)));
+		this.#figures.skipped += problems.length;
+		for (const {uid, reason, fix} of problems) {
+			const fields = {event: 'mail_skipped', mailbox: this.#name, uid, reason};
+			observer.logger.warn(fields, `The message was skipped: ${fix}.`);
 		}
-	};
-
-	const follower = new MailboxFollower({
-		mailbox: createMailbox(mailbox, {
-			async acceptMessage(message) {
-				if (!hasSpace()) {
-					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
-					ofStore.add(full); // This is logged already and is not the mailbox's error.
-					throw full;
-				}
-				return await inStore(acceptMessage(message));
-			},
-			ca: extraCa(settings),
-			checkpoint: {
-				load: () => inStore(readCheckpoint(store.reader, name)),
-				save: savePosition,
-			},
-			observer: {
-				mailUnreadable: (path, error) =>
-					logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
-				unwatched(error) {
-					const text =
-						'New bounces are noticed late: raise fs.inotify.max_user_instances and max_user_watches.';
-					logger.warn({event: 'mailbox_unwatched', mailbox: name, err: error}, text);
-				},
-			},
-		}),
-		intervalMs: bounceMailboxInterval,
-		waitLimitMs: Math.min(Math.max(bounceMailboxInterval, minWaitMs), silenceMs),
-		observer: {mailboxRead, mailboxFailed},
-	});
-	return {
-		figures: (): MailboxFigures => ({...figures}),
-		/** Resolves when no part of it is running any more. */
-		stop: () => follower.stop(),
-	};
+	}
 }

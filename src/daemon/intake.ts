@@ -1,5 +1,4 @@
 import {randomBytes} from 'node:crypto';
-import {isIPv6} from 'node:net';
 import {createAuth} from '../api/auth.ts';
 import {createFailureLimit, KeyRateLimits} from '../api/rate-limit.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
@@ -12,6 +11,7 @@ import type {SubmissionListener, SubmissionObserver} from '../send/submission/su
 import {Submission} from '../send/submission/submit.ts';
 import {createAcceptWrite} from '../send/write.ts';
 import {sharePart} from '../store/nodes.ts';
+import {hostPort} from './check-ports.ts';
 import {type Context, toActing} from './context.ts';
 
 type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {
@@ -52,7 +52,7 @@ export function createIntake(
 
 export type Intake = ReturnType<typeof createIntake>;
 
-/** Mail that programs submit over SMTP. It is served with the API and uses the same keys, limits and checks. */
+/** Accepts mail that programs submit over SMTP, with the keys, limits and checks of the API. */
 export function createSubmission(
 	context: Pick<Context, 'settings' | 'store' | 'clock' | 'newId' | 'mayAccept' | 'hasSpace' | 'certificates'> & {
 		readonly observer: SubmissionObserver;
@@ -61,15 +61,15 @@ export function createSubmission(
 ) {
 	const {settings, store, observer, certificates} = context;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
-	const tls = () => readTls(submissionTlsCert, submissionTlsKey) ?? certificates.own();
+	const readCertificate = () => readTls(submissionTlsCert, submissionTlsKey) ?? certificates.own();
 	const tools = {...toActing(context), clock: context.clock, random: randomBytes};
 	let listener: SubmissionListener | null = null;
 
 	/** Reads the certificate again. Throws if its files cannot be read; the previous certificate remains in use. */
 	function reload(): void {
-		const renewed = tls();
-		if (renewed !== null) {
-			listener?.useTls(renewed);
+		const tls = readCertificate();
+		if (tls !== null) {
+			listener?.useTls(tls);
 		}
 	}
 
@@ -79,9 +79,7 @@ export function createSubmission(
 	}
 
 	return {
-		/**
-		 * Resolves with its addresses (`host:port`, separated by commas) or `null` if off. Rejects if it cannot listen.
-		 */
+		/** Resolves with its addresses, separated by commas, or `null` if it is off. Rejects if it cannot listen. */
 		async listen(): Promise<string | null> {
 			if (!settings.roles.includes('api') || submissionListen.length === 0) {
 				return null;
@@ -89,7 +87,7 @@ export function createSubmission(
 			const {SubmissionListener} = await import('../send/submission/submission-listener.ts');
 			const newListener = new SubmissionListener({
 				hostname,
-				tls: tls(),
+				tls: readCertificate(),
 				submission: new Submission({
 					identify: auth.identify,
 					countFailure,
@@ -109,9 +107,7 @@ export function createSubmission(
 			for (const {host, port} of submissionListen) {
 				const implicitTls = port === implicitTlsPort;
 				const bound = await newListener.listen({host, port, implicitTls, isLoopback: isLoopback(host)});
-				addresses.push(
-					isIPv6(bound.address) ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`,
-				);
+				addresses.push(hostPort(bound));
 			}
 			return addresses.join(',');
 		},

@@ -3,7 +3,7 @@ import {unprintable} from '../kit/text.ts';
 // Controls (including C1, which terminals obey) and characters that reorder text. A server's reply must not be able to
 // draw on the screen.
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
-const levelColours: Readonly<Record<string, number>> = {TRACE: 90, DEBUG: 90, INFO: 32, WARN: 33, ERROR: 31, FATAL: 35};
+const levelColors: Readonly<Record<string, number>> = {TRACE: 90, DEBUG: 90, INFO: 32, WARN: 33, ERROR: 31, FATAL: 35};
 const levelWidth = 5;
 const eventWidth = 10;
 
@@ -14,11 +14,11 @@ export function prettyLine(line: string, hasColors: boolean): string {
 	const severity = clean(level ?? '').toUpperCase();
 	const parts = [
 		paint(clean(time ?? '').slice(11, 23), 90),
-		paint(severity.padEnd(levelWidth), levelColours[severity] ?? 0),
+		paint(severity.padEnd(levelWidth), levelColors[severity] ?? 0),
 		...(event === undefined ? [] : [paint(clean(event).padEnd(eventWidth), 1)]),
-		...[recipient, msg].filter(isGiven).map(clean),
+		...[recipient, msg].filter(hasValue).map(clean),
 		...Object.entries(fields)
-			.filter(([, value]) => isGiven(value))
+			.filter(([, value]) => hasValue(value))
 			.map(([name, value]) => `${paint(`${clean(name)}=`, 90)}${clean(value)}`),
 	];
 	return `${[parts.join(' '), ...errorLines(err)].join('\n    ')}\n`;
@@ -32,7 +32,7 @@ function parseRecord(line: string): Record<string, unknown> {
 	}
 }
 
-function isGiven(value: unknown): boolean {
+function hasValue(value: unknown): boolean {
 	return value !== null && value !== undefined;
 }
 

@@ -16,7 +16,7 @@ import {storeFile} from '../store/data-folder/open.ts';
 import {copyLive} from '../store/engine/live-copy.ts';
 import type {Store} from '../store/store.ts';
 
-const lookMs = 500;
+const checkMs = 500;
 
 type LiveCopyOptions = {
 	readonly settings: Pick<Settings, 'dataDir'>;
@@ -30,8 +30,9 @@ type LiveCopyOptions = {
 };
 
 /** Copies an SQLite store for `mailctl backup`. Only the process that writes can do so without making the log grow. */
-export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logger}: LiveCopyOptions) {
-	const {dataDir} = settings;
+export function watchLiveCopies(options: LiveCopyOptions) {
+	const {dataDir} = options.settings;
+	const {logger} = options;
 	let isStopping = false;
 
 	function throwIfCanceled(): void {
@@ -49,21 +50,14 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 			return;
 		}
 		if (!takeRequest(dataDir)) {
-			// No copy is in progress here, so a killed daemon had begun this one, or its result could not be written.
+			// No copy is in progress here, so a killed daemon began this one, or its result could not be written.
 			if (readCopyEnd(dataDir) === null) {
 				endCopy(dataDir, {ok: false, error: 'the copy was interrupted'});
 			}
 			return;
 		}
-		const began = clock.monotonic();
 		try {
-			const {size} = statSync(storeFile(dataDir));
-			if ((await freeBytes(dataDir)) < size + minFreeDisk()) {
-				throw new Error('the disk of the data folder has no space for a copy');
-			}
-			await copy();
-			const seconds = Math.round(clock.monotonic() - began) / 1000;
-			logger.info({event: 'store_copied', bytes: size, seconds}, 'The store was copied for a backup.');
+			await copyStore(options, throwIfCanceled);
 			endCopy(dataDir, {ok: true});
 		} catch (error) {
 			logger.warn(
@@ -78,22 +72,33 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 		}
 	}
 
-	async function copy(): Promise<void> {
-		hold(true);
-		store.wal?.hold(true);
-		try {
-			await copyLive({...store, file: liveCopyFile(dataDir), throwIfCanceled, monotonic: clock.monotonic});
-		} finally {
-			store.wal?.hold(false);
-			hold(false);
-		}
-	}
-
-	const watch = repeated(lookMs, check, error => logger.warn({event: 'store_not_copied', err: error}));
+	const watch = repeated(checkMs, check, error => logger.warn({event: 'store_not_copied', err: error}));
 	return {
 		async stop(): Promise<void> {
 			isStopping = true;
 			await watch.stop();
 		},
 	};
+}
+
+/** Copies the store once. Rejects if the disk has no space for the copy, or `throwIfCanceled` throws. */
+async function copyStore(
+	{settings: {dataDir}, store, clock, minFreeDisk, hold, logger}: LiveCopyOptions,
+	throwIfCanceled: () => void,
+): Promise<void> {
+	const startedAt = clock.monotonic();
+	const {size} = statSync(storeFile(dataDir));
+	if ((await freeBytes(dataDir)) < size + minFreeDisk()) {
+		throw new Error('the disk of the data folder has no space for a copy');
+	}
+	hold(true);
+	store.wal?.hold(true);
+	try {
+		await copyLive({...store, file: liveCopyFile(dataDir), throwIfCanceled, monotonic: clock.monotonic});
+	} finally {
+		store.wal?.hold(false);
+		hold(false);
+	}
+	const seconds = Math.round(clock.monotonic() - startedAt) / 1000;
+	logger.info({event: 'store_copied', bytes: size, seconds}, 'The store was copied for a backup.');
 }

@@ -16,13 +16,13 @@ type LogInput = {
 	readonly destination?: LogDestination;
 };
 
-type LogDestination = DestinationStream & Partial<Output>;
+type LogDestination = DestinationStream & Partial<Pick<StandardOutput, 'dropped'>>;
 
 export type Log = {
 	readonly logger: Logger;
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
-	/** The number of dropped lines (see `Output`). */
+	/** The number of dropped lines (see `StandardOutput`). */
 	readonly dropped: () => number;
 };
 
@@ -32,7 +32,7 @@ export type Log = {
  * This is the main function of the folder. It relies on pino for the JSON format; `lines.ts` is the format for people.
  * A slow or missing reader of the log never blocks the program: lines are dropped and counted instead.
  */
-export function createLog({level, format, hasColors, destination = createOutput()}: LogInput): Log {
+export function createLog({level, format, hasColors, destination = new StandardOutput()}: LogInput): Log {
 	const stream: DestinationStream = {
 		write(line) {
 			destination.write(format === 'json' ? line : prettyLine(line, hasColors));
@@ -74,116 +74,113 @@ function errorFields(error: unknown): object {
 	};
 }
 
-/** The output for log lines. Writing never blocks or throws; what cannot be written is dropped and counted. */
-type Output = {
-	readonly write: (line: string) => void;
-	/** The number of lost lines, because the reader is gone, or read nothing until the buffer was full. */
-	readonly dropped: () => number;
-	/** Writes buffered lines, waiting at most a second for a slow reader. Called when the process exits. */
-	readonly flushSync: () => void;
-};
-
-const fullBuffer = 16 << 20;
+const maxBuffered = 16 << 20;
 const maxWriteBytes = 64 << 10;
 const retryMs = 100;
 const flushMs = 1000;
 /** Errors of a slow reader or full disk, after which the same bytes may be written later. Any other is permanent. */
-const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
+const transientErrors = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
 
 /**
- * Writes to standard output without waiting for the reader: one write at a time, in libuv's pool, of all lines that
- * have accumulated. `kill -9` loses only the lines of one turn of the event loop.
+ * Writes log lines to standard output without waiting for the reader: one write at a time, in libuv's pool, of all
+ * lines that have accumulated. Writing never blocks or throws; what cannot be written is dropped and counted. `kill -9`
+ * loses only the lines of one turn of the event loop.
  */
-function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
-	let lines: string[] = [];
-	let held = 0;
-	let dropped = 0;
+class StandardOutput {
+	readonly #fd = nonBlocking(process.stdout.fd);
+	#lines: string[] = [];
+	/** The size of `#lines`. */
+	#buffered = 0;
+	#dropped = 0;
 	/** The rest of the current write, so that a line is never torn while its reader lives. */
-	let begun: Buffer = Buffer.alloc(0);
-	let state: 'idle' | 'scheduled' | 'inPool' = 'idle';
+	#current: Buffer = Buffer.alloc(0);
+	#state: 'idle' | 'scheduled' | 'inPool' = 'idle';
 
-	function schedule(): void {
-		if (state === 'idle') {
-			state = 'scheduled';
-			setImmediate(writeNext);
+	constructor() {
+		process.on('exit', () => this.#flushSync());
+	}
+
+	write(line: string): void {
+		if (this.#buffered + sizeOf(line) > maxBuffered) {
+			this.#dropped++;
+			return;
+		}
+		this.#lines.push(line);
+		this.#buffered += sizeOf(line);
+		if (this.#state === 'idle') {
+			this.#state = 'scheduled';
+			setImmediate(() => this.#writeNext());
 		}
 	}
 
-	function writeNext(): void {
-		takeLines();
-		if (begun.length === 0) {
-			state = 'idle';
+	/** Returns how many lines were lost, because the reader is gone or the buffer was full. */
+	dropped(): number {
+		return this.#dropped;
+	}
+
+	/** Writes buffered lines when the process exits, waiting at most a second for a slow reader. */
+	#flushSync(): void {
+		const deadline = performance.now() + flushMs;
+		if (this.#state === 'inPool') {
+			// The pool has these bytes, and without a turn of the event loop nobody can know how many it wrote.
+			this.#current = Buffer.alloc(0);
+		}
+		for (this.#takeLines(); this.#current.length > 0; this.#takeLines()) {
+			try {
+				this.#current = this.#current.subarray(writeSync(this.#fd, this.#current));
+			} catch (error) {
+				if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || performance.now() > deadline) {
+					this.#dropAll();
+					return;
+				}
+				Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+			}
+		}
+	}
+
+	#writeNext(): void {
+		this.#takeLines();
+		if (this.#current.length === 0) {
+			this.#state = 'idle';
 			return;
 		}
-		state = 'inPool';
-		write(fd, begun, (error, written) => {
-			if (error && passing.has(systemCode(error))) {
-				state = 'scheduled';
-				setTimeout(writeNext, retryMs).unref();
+		this.#state = 'inPool';
+		write(this.#fd, this.#current, (error, written) => {
+			if (error && transientErrors.has(systemCode(error))) {
+				this.#state = 'scheduled';
+				setTimeout(() => this.#writeNext(), retryMs).unref();
 				return;
 			}
 			if (error) {
-				dropAll();
+				this.#dropAll();
 			} else {
-				begun = begun.subarray(written);
+				this.#current = this.#current.subarray(written);
 			}
-			writeNext();
+			this.#writeNext();
 		});
 	}
 
-	function takeLines(): void {
-		if (begun.length > 0 || lines.length === 0) {
+	/** Begins the next write, unless one has bytes left. */
+	#takeLines(): void {
+		if (this.#current.length > 0 || this.#lines.length === 0) {
 			return;
 		}
 		let [count, bytes] = [0, 0];
-		while (count < lines.length && (count === 0 || bytes + sizeOf(lines[count]) <= maxWriteBytes)) {
-			bytes += sizeOf(lines[count++]);
+		while (count < this.#lines.length && (count === 0 || bytes + sizeOf(this.#lines[count]) <= maxWriteBytes)) {
+			bytes += sizeOf(this.#lines[count++]);
 		}
-		begun = Buffer.from(lines.slice(0, count).join(''));
-		lines = lines.slice(count);
-		held -= bytes;
+		this.#current = Buffer.from(this.#lines.slice(0, count).join(''));
+		this.#lines = this.#lines.slice(count);
+		this.#buffered -= bytes;
 	}
 
-	function dropAll(): void {
-		dropped += lines.length + begun.toString('latin1').split('\n').length - 1;
-		[lines, held, begun] = [[], 0, Buffer.alloc(0)];
+	#dropAll(): void {
+		this.#dropped += this.#lines.length + this.#current.toString('latin1').split('\n').length - 1;
+		[this.#lines, this.#buffered, this.#current] = [[], 0, Buffer.alloc(0)];
 	}
-
-	const output: Output = {
-		write(line) {
-			if (held + sizeOf(line) > fullBuffer) {
-				dropped++;
-				return;
-			}
-			lines.push(line);
-			held += sizeOf(line);
-			schedule();
-		},
-		dropped: () => dropped,
-		flushSync() {
-			const until = performance.now() + flushMs;
-			if (state === 'inPool') {
-				// The pool has these bytes, and without a turn of the event loop nobody can know how many it wrote.
-				begun = Buffer.alloc(0);
-			}
-			for (takeLines(); begun.length > 0; takeLines()) {
-				try {
-					begun = begun.subarray(writeSync(fd, begun));
-				} catch (error) {
-					if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || performance.now() > until) {
-						dropAll();
-						return;
-					}
-					Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
-				}
-			}
-		},
-	};
-	process.on('exit', output.flushSync);
-	return output;
 }
 
-/** UTF-16 units: close enough to bytes for limits, and free to compute. */
+/** Returns the length in UTF-16 units: close enough to bytes for limits, and free to compute. */
 function sizeOf(line = ''): number {
 	return line.length;
 }

@@ -77,9 +77,7 @@ export class Metrics {
 		'Messages accepted, by mode of the key.',
 		'mode',
 	);
-	/**
-	 * `source` is where messages come from. `kind` is what they are; `unread` and `dropped` (mail loops) are kinds too.
-	 */
+	/** `source` is where messages come from. `kind` is what they are, including `unread` and `dropped` (mail loops). */
 	readonly inboundMails = this.#counter('mailctl_inbound_mails_total', 'Inbound messages read.', 'source', 'kind');
 	readonly providerPosts = this.#counter(
 		'mailctl_provider_posts_total',
@@ -114,7 +112,6 @@ export class Metrics {
 		'Logins, recipients, messages and sessions rejected by the submission listener.',
 		'reason',
 	);
-	/** `source` is where messages come from. `kind` is what they are, including `unread` and `dropped` (mail loops). */
 	readonly webhookSeconds = this.#histogram(
 		'mailctl_webhook_attempt_duration_seconds',
 		'Duration of attempts to post an event to an endpoint.',
@@ -138,7 +135,7 @@ export class Metrics {
 		'category',
 	);
 	/** `phase` is how far the session got. `reply` is the class of the last reply, or `none`. */
-	readonly #conversations = this.#counter(
+	readonly #sessions = this.#counter(
 		'mailctl_send_attempts_total',
 		'SMTP sessions with mail servers.',
 		'phase',
@@ -159,10 +156,10 @@ export class Metrics {
 	constructor(sources: MetricsSources) {
 		// Event loop lag, memory, CPU, garbage collection and open files.
 		collectDefaultMetrics({register: this.#registry, prefix: 'mailctl_'});
-		this.#askProcess(sources);
-		this.#askInbound(sources);
-		this.#askQueue(sources);
-		this.#askReputation(sources);
+		this.#registerProcess(sources);
+		this.#registerInbound(sources);
+		this.#registerQueue(sources);
+		this.#registerReputation(sources);
 	}
 
 	/** Returns the metrics in Prometheus' text format. */
@@ -170,9 +167,7 @@ export class Metrics {
 		return this.#registry.metrics();
 	}
 
-	/**
-	 * Counts an attempt. `waitMs` is the time from acceptance to the start of the first attempt; `null` for later ones.
-	 */
+	/** Counts an attempt. `waitMs` is the time from acceptance to the first attempt; `null` for later attempts. */
 	attempted({outcome, attempts, uncounted = []}: AttemptResult, delayMs: number, waitMs: number | null): void {
 		this.#outcomes.inc({kind: outcome.kind});
 		if (outcome.kind === 'deferred' || outcome.kind === 'bounced') {
@@ -181,10 +176,10 @@ export class Metrics {
 		if (waitMs !== null) {
 			this.#waits.observe(waitMs / 1000);
 		}
-		const conversations = [...attempts, ...uncounted];
-		this.#logIns.inc(conversations.filter(isLoginRefusal).length);
-		for (const conversation of conversations) {
-			this.#conversations.inc({phase: conversation.phase, reply: replyClass(conversation)});
+		const sessions = [...attempts, ...uncounted];
+		this.#logIns.inc(sessions.filter(isLoginRefusal).length);
+		for (const session of sessions) {
+			this.#sessions.inc({phase: session.phase, reply: replyClass(session)});
 		}
 		if (outcome.kind === 'delivered' || outcome.kind === 'relayed') {
 			this.#deliveries.observe(delayMs / 1000);
@@ -204,9 +199,9 @@ export class Metrics {
 		return new Histogram({name, help, buckets, labelNames, registers: this.#registers});
 	}
 
-	/** Counts an attempt. `waitMs` is the time from acceptance to the first attempt; `null` for later attempts. */
-	#ask(name: string, help: string, labelNames: readonly string[], read: () => Figure | Promise<Figure>): void {
-		const isCount = name.endsWith('_total');
+	/** Registers a figure that is read at each scrape. A name that ends in `_total` makes it a counter. */
+	#add(name: string, help: string, labelNames: readonly string[], read: () => Figure | Promise<Figure>): void {
+		const isCounter = name.endsWith('_total');
 		const config = {
 			name,
 			help,
@@ -224,34 +219,34 @@ export class Metrics {
 				}
 			},
 		};
-		isCount ? new Counter(config) : new Gauge(config);
+		isCounter ? new Counter(config) : new Gauge(config);
 	}
 
-	#askProcess(sources: MetricsSources): void {
+	#registerProcess(sources: MetricsSources): void {
 		const {version} = sources;
-		this.#ask('mailctl_build_info', 'Always 1; the labels are the running versions.', ['version', 'node'], () => [
+		this.#add('mailctl_build_info', 'Always 1; the labels are the running versions.', ['version', 'node'], () => [
 			[version, process.version, 1],
 		]);
-		this.#ask(
+		this.#add(
 			'mailctl_clock_skew_seconds',
 			'How far the clock of this machine is ahead of the clock of the database; 0 with SQLite.',
 			[],
 			() => sources.skew() / 1000,
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_log_lines_dropped_total',
 			'Log lines dropped because nothing read them.',
 			[],
 			sources.logDropped,
 		);
-		this.#ask('mailctl_free_disk_bytes', 'Free space for the data folder.', [], sources.freeDisk);
-		this.#ask('mailctl_store_wal_bytes', "Size of SQLite's write-ahead log.", [], sources.walBytes);
-		this.#ask('mailctl_webhook_pending', 'Pending webhook deliveries.', [], sources.webhooksPending);
-		this.#ask('mailctl_domains', 'Sender domains by the state of their DNS records.', ['state'], async () =>
+		this.#add('mailctl_free_disk_bytes', 'Free space for the data folder.', [], sources.freeDisk);
+		this.#add('mailctl_store_wal_bytes', "Size of SQLite's write-ahead log.", [], sources.walBytes);
+		this.#add('mailctl_webhook_pending', 'Pending webhook deliveries.', [], sources.webhooksPending);
+		this.#add('mailctl_domains', 'Sender domains by the state of their DNS records.', ['state'], async () =>
 			Object.entries(await sources.domainStates()),
 		);
 		const rank = ({state}: Blocklisting) => ['clear', 'listed'].indexOf(state);
-		this.#ask(
+		this.#add(
 			'mailctl_blocklisted',
 			'Whether a source address or domain is on a blocklist.',
 			['source', 'zone'],
@@ -262,7 +257,7 @@ export class Metrics {
 					.slice(0, maxListings)
 					.map(row => [row.source, row.zone, rank(row)]),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_certificate_expires_seconds',
 			'When the certificate for a name expires, in seconds since 1970.',
 			['name'],
@@ -274,25 +269,25 @@ export class Metrics {
 		);
 	}
 
-	#askInbound(sources: MetricsSources): void {
-		this.#ask('mailctl_inbound_unread', 'Inbound messages waiting to be read.', [], sources.unread);
-		this.#ask(
+	#registerInbound(sources: MetricsSources): void {
+		this.#add('mailctl_inbound_unread', 'Inbound messages waiting to be read.', [], sources.unread);
+		this.#add(
 			'mailctl_inbound_sessions',
 			'Open SMTP sessions on the inbound listener.',
 			[],
 			sources.inboundSessions,
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_submission_sessions',
 			'Open SMTP sessions on the submission listener.',
 			[],
 			sources.submissionSessions,
 		);
-		this.#ask('mailctl_mailbox_up', 'Whether the last attempt to read the bounce mailbox succeeded.', [], () => {
+		this.#add('mailctl_mailbox_up', 'Whether the last attempt to read the bounce mailbox succeeded.', [], () => {
 			const up = sources.mailbox()?.up ?? null;
 			return up === null ? null : Number(up);
 		});
-		this.#ask('mailctl_mailbox_mails_total', 'Messages read from the bounce mailbox.', ['result'], () => {
+		this.#add('mailctl_mailbox_mails_total', 'Messages read from the bounce mailbox.', ['result'], () => {
 			const mailbox = sources.mailbox();
 			return (
 				mailbox && [
@@ -302,7 +297,7 @@ export class Metrics {
 				]
 			);
 		});
-		this.#ask(
+		this.#add(
 			'mailctl_mailbox_failures_total',
 			'Failed attempts to read the bounce mailbox.',
 			[],
@@ -311,7 +306,7 @@ export class Metrics {
 	}
 
 	/** Registers what is waiting in the queue, and why. */
-	#askQueue({queueSize, pace, sites}: MetricsSources): void {
+	#registerQueue({queueSize, pace, sites}: MetricsSources): void {
 		const figures = shared(pace);
 		const size = shared(queueSize);
 		const busiest = () =>
@@ -319,38 +314,38 @@ export class Metrics {
 				.filter(({inFlight}) => inFlight > 0)
 				.sort((a, b) => b.inFlight - a.inFlight)
 				.slice(0, maxSites);
-		this.#ask('mailctl_queue_size', 'Recipients in the queue.', ['state'], async () => {
+		this.#add('mailctl_queue_size', 'Recipients in the queue.', ['state'], async () => {
 			const {ready, deferred, inFlight, held} = await size();
 			return Object.entries({ready, deferred, in_flight: inFlight, held});
 		});
-		this.#ask(
+		this.#add(
 			'mailctl_queue_ready',
 			'Recipients that are due and waiting for their turn.',
 			['priority'],
 			async () => Object.entries((await size()).byPriority),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_suspended',
 			'Current suspensions: destinations by an operator, providers after failures, relays that reject us.',
 			['by'],
 			async () => Object.entries((await figures()).suspended),
 		);
-		this.#ask('mailctl_queue_lanes_waiting', 'Waiting destination queues, by reason.', ['waits_for'], async () =>
+		this.#add('mailctl_queue_lanes_waiting', 'Waiting destination queues, by reason.', ['waits_for'], async () =>
 			(await figures()).queues.map(({waitsFor, n}) => [waitsFor, n]),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_warm_up_sent_today',
 			'Recipients sent to today (UTC) from a new source address, by provider.',
 			['source', 'provider'],
 			async () => (await figures()).warmUp.map(({source, provider, n}) => [source, provider, n]),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_site_connections',
 			`Connections allowed to the ${maxSites} busiest providers.`,
 			['site'],
 			() => busiest().map(({site, connections}) => [site, connections]),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_site_in_flight',
 			`Recipients under way to the ${maxSites} busiest providers.`,
 			['site'],
@@ -358,10 +353,10 @@ export class Metrics {
 		);
 	}
 
-	/** Registers the figures and the judgements of the reputation guard. */
-	#askReputation({statuses, refusals}: MetricsSources): void {
+	/** Registers the figures and decisions of the reputation guard. */
+	#registerReputation({statuses, refusals}: MetricsSources): void {
 		const worst = shared(async () => worstFirst(await statuses()));
-		this.#ask(
+		this.#add(
 			'mailctl_reputation_copies',
 			`Recipients counted for reputation, for the ${maxWorkspaces} workspaces in trouble or with most mail.`,
 			['workspace', 'window', 'what'],
@@ -370,7 +365,7 @@ export class Metrics {
 					spans.flatMap(span => figureNames.map(name => [id, span, name, windows[span][name]] as const)),
 				),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_workspace_trouble',
 			'Always 1: the workspace is paused, automatically or by an operator, or warned because its rates are too high.',
 			['workspace', 'state'],
@@ -379,7 +374,7 @@ export class Metrics {
 					.filter(({pausedAt, warnedAt}) => pausedAt !== null || warnedAt !== null)
 					.map(({id, pausedAt}) => [id, pausedAt === null ? 'warned' : 'paused', 1]),
 		);
-		this.#ask(
+		this.#add(
 			'mailctl_infrastructure_refused_ratio',
 			"Share of the last hour's attempts that a provider rejected because of us, if above 0.05.",
 			['provider'],
@@ -410,11 +405,11 @@ function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationS
 		.slice(0, maxWorkspaces);
 }
 
-/** Lets concurrent calls share one result. */
-function shared<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
-	let pending: Promise<Answer> | null = null;
+/** Returns a function whose concurrent calls share one result. */
+function shared<Result>(read: () => Promise<Result>): () => Promise<Result> {
+	let pending: Promise<Result> | null = null;
 	return () => {
-		pending ??= ask().finally(() => {
+		pending ??= read().finally(() => {
 			pending = null;
 		});
 		return pending;

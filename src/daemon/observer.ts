@@ -29,8 +29,8 @@ const clientRefusalEveryMs = 60_000;
 const logInRefusalEveryMs = 10 * 60_000;
 /** How often a provider that rejects too much because of us is logged. */
 const providerEveryMs = 60 * 60_000;
-/** How often a workspace is logged whose mail has no usable route, template or key. */
-const faultEveryMs = 60_000;
+/** How often an unusable route, template or key of a workspace is logged. */
+const problemEveryMs = 60_000;
 
 /** In UTF-16 units. */
 const maxReplyLength = 1024;
@@ -73,8 +73,8 @@ type ObserverParts = {
 };
 
 /**
- * Creates the observer, which passes every event of the daemon to the metrics and the log. By then, mail is on stable
- * storage.
+ * Creates the observer, which passes every event of the daemon to the metrics and the log. Events about mail arrive
+ * here only once that mail is on stable storage.
  *
  * The log has one line per mail event, always with the same fields, `null` if there is nothing to report. It never has
  * a key, token, variable or body. What stops mail is a warning or an error; its end and mail events are `info`; the
@@ -83,7 +83,7 @@ type ObserverParts = {
 export function createObserver(parts: ObserverParts) {
 	const {metrics, logger, storeFailed, clock} = parts;
 	const mayLogClientRefusal = createThrottle(clientRefusalEveryMs, clock);
-	const mayLogProblem = createThrottle(faultEveryMs, clock);
+	const mayLogProblem = createThrottle(problemEveryMs, clock);
 	return {
 		metrics,
 		logger,
@@ -108,18 +108,17 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 	return {
 		recorded({recipient, result, verdict}: JudgedAttempt): void {
 			const delayMs = Date.parse(result.at) - Date.parse(recipient.created_at);
-			const judged = {...result, outcome: verdict.outcome};
-			const begun = result.attempts[0]?.at ?? result.sentAt;
+			const settled = {...result, outcome: verdict.outcome};
+			const startedAt = result.attempts[0]?.at ?? result.sentAt;
 			const waitMs =
-				recipient.attempts === 0 && begun !== null
-					? Date.parse(begun) - Date.parse(recipient.created_at)
+				recipient.attempts === 0 && startedAt !== null
+					? Date.parse(startedAt) - Date.parse(recipient.created_at)
 					: null;
-			metrics.attempted(judged, delayMs, waitMs);
-			logAttempt(logger, recipient, judged, {delay_ms: delayMs, attempt: verdict.attempts});
+			metrics.attempted(settled, delayMs, waitMs);
+			logAttempt(logger, recipient, settled, {delay_ms: delayMs, attempt: verdict.attempts});
 			// The next relay may have accepted the message, and an attempt that does not count leaves no other trace.
-			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(
-				isLoginRefusal,
-			)) {
+			const sessions = [...result.attempts, ...(result.uncounted ?? [])];
+			for (const {host, code, reply} of sessions.filter(isLoginRefusal)) {
 				if (mayLogLogInRefusal(host ?? '')) {
 					const text = refusalText(code === null ? reply : `${code} ${reply}`, `smarthost ${host}`);
 					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, maxReplyLength)}, text);
@@ -127,11 +126,12 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 			}
 			const alarm = infrastructure.countAttempt(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
-				const text = `${alarm.provider} rejected ${alarm.refused} of ${alarm.attempts} messages in the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
-				logger.error(
-					{event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, maxReplyLength)},
-					text,
-				);
+				const {provider, refused, attempts} = alarm;
+				const text =
+					`${provider} rejected ${refused} of ${attempts} messages in the last hour ` +
+					'because of this machine: see its reply and mailctl doctor. No workspace is blamed.';
+				const reply = alarm.reply.slice(0, maxReplyLength);
+				logger.error({event: 'infrastructure_alarm', ...alarm, reply}, text);
 			}
 		},
 
@@ -142,7 +142,7 @@ function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts
 	};
 }
 
-/** What makes the mail of a queue wait. */
+/** Reasons why the mail of a queue waits. */
 function observeQueue(logger: Logger, mayLogProblem: Throttle) {
 	return {
 		/** The store works, but the route of a queue is unusable. It will be looked up again. */
@@ -294,7 +294,7 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 
 		inboundRefused(reason: RefusalReason, client: string): void {
 			metrics.inboundRefusals.inc({reason});
-			// A rejected client usually tries again at once.
+			// A rejected client usually retries at once.
 			if (mayLogClientRefusal(`${reason} ${client}`)) {
 				logger.info({event: 'inbound_refused', reason, client});
 			}
@@ -307,24 +307,9 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 			if (kept !== null) {
 				metrics.inboundRetained.inc({kept});
 			}
-			for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
-				one => one.isNew,
-			)) {
-				metrics.reports.inc({kind, action, event: event ?? 'none'});
-				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
-				logger.info({
-					event: event ?? 'reported',
-					message_id: messageId,
-					recipient,
-					workspace,
-					mx,
-					code,
-					enhanced,
-					reply: reply?.slice(0, maxReplyLength) ?? null,
-					action,
-					category: report?.category ?? null,
-					inbound,
-				});
+			for (const match of about.filter(({isNew}) => isNew)) {
+				metrics.reports.inc({kind, action: match.action, event: match.event ?? 'none'});
+				logReport(logger, match, inbound);
 			}
 		},
 
@@ -338,6 +323,27 @@ function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogCli
 			logger.error({event: 'inbound_unrecorded', inbound: shortKey(id), source, err: error});
 		},
 	};
+}
+
+function logReport(
+	logger: Logger,
+	{messageId, recipient, workspaceId: workspace, action, report, event}: ReportEffect['about'][number],
+	inbound: string,
+): void {
+	const {host: mx = null, code = null, status: enhanced = null, reason = null, category = null} = report ?? {};
+	logger.info({
+		event: event ?? 'reported',
+		message_id: messageId,
+		recipient,
+		workspace,
+		mx,
+		code,
+		enhanced,
+		reply: reason?.slice(0, maxReplyLength) ?? null,
+		action,
+		category,
+		inbound,
+	});
 }
 
 /** Messages that programs submit over SMTP. */
@@ -369,15 +375,11 @@ function createEndpointLog(logger: Logger) {
 	const disabled = new LRUCache<string, true>({max: maxRemembered});
 	return {
 		attempted(
-			{
-				endpoint,
-				error,
-				after,
-			}: {readonly endpoint: string; readonly error: string | null} & Pick<Attempted, 'after'>,
+			{endpoint, error, after}: Pick<Attempted, 'after'> & Readonly<{endpoint: string; error: string | null}>,
 			about: object,
 		): void {
 			if (after.disables !== undefined) {
-				// Several posts may have been under way.
+				// Several posts may have been in progress.
 				if (disabled.has(endpoint)) {
 					return;
 				}
@@ -398,27 +400,27 @@ function createEndpointLog(logger: Logger) {
 	};
 }
 
-/** Returns the text about a relay that rejects us: its reply, its name, and what to do. */
+/** Returns the text about a relay that rejects us: its reply, its name and what to do. */
 function refusalText(reply: string, smarthost: string): string {
 	const advice = relayAdvice(reply);
-	const said = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, maxReplyLength);
-	return `${said} (${smarthost}). ${advice.charAt(0).toUpperCase()}${advice.slice(1)}.`;
+	const quote = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, maxReplyLength);
+	return `${quote} (${smarthost}). ${advice.charAt(0).toUpperCase()}${advice.slice(1)}.`;
 }
 
 function logAttempt(
 	logger: Logger,
 	recipient: JudgedAttempt['recipient'],
 	{outcome, attempts}: AttemptResult,
-	when: {readonly delay_ms: number; readonly attempt: number},
+	timing: {readonly delay_ms: number; readonly attempt: number},
 ): void {
 	const event = outcomeEvents[outcome.kind];
 	if (event === null) {
 		return; // A release is not an event.
 	}
-	const {host: mx = null, code = null, enhanced = null, reply: last = null, tls = null} = attempts.at(-1) ?? {};
+	const {host: mx = null, code = null, enhanced = null, reply: lastReply = null, tls = null} = attempts.at(-1) ?? {};
 	const reason = 'reason' in outcome ? outcome.reason : null;
-	const reply = (outcome.kind === 'errored' ? reason : (last ?? reason))?.slice(0, maxReplyLength) ?? null;
-	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...when, tls});
+	const reply = (outcome.kind === 'errored' ? reason : (lastReply ?? reason))?.slice(0, maxReplyLength) ?? null;
+	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...timing, tls});
 }
 
 function loggedRecipient({message_id, address, workspace_id}: JudgedAttempt['recipient']) {
@@ -429,14 +431,14 @@ const maxRemembered = 1000;
 
 /** Creates a function that returns `true` at most once per key in this time. */
 export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): Throttle {
-	const last = new LRUCache<string, number>({max: maxRemembered});
+	const grants = new LRUCache<string, number>({max: maxRemembered});
 	return key => {
 		const now = clock.monotonic();
-		const before = last.peek(key);
-		if (before !== undefined && now - before < everyMs) {
+		const previous = grants.peek(key);
+		if (previous !== undefined && now - previous < everyMs) {
 			return false;
 		}
-		last.set(key, now);
+		grants.set(key, now);
 		return true;
 	};
 }

@@ -18,23 +18,23 @@ const defaultBeatMs = 1500;
 /**
  * A node is dead if it sent no heartbeat for this long and its connection closed; a frozen node keeps its connection.
  */
-const quietMs = 3 * defaultBeatMs;
+const deadMs = 3 * defaultBeatMs;
 /** A node without a heartbeat for this long does not know whether others could send theirs. */
-const gapMs = quietMs - defaultBeatMs;
+const gapMs = deadMs - defaultBeatMs;
 /** How long others have to reconnect and send a heartbeat after such a gap. */
-const returnMs = 2 * quietMs;
+const reconnectMs = 2 * deadMs;
 
 type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
-	/** The previous daemon of this data folder. It is dead, as this one has the lock, unless the folder is a copy. */
+	/** The previous daemon of this data folder. It is dead, since this one has the lock, unless the folder is a copy. */
 	readonly former?: string | null;
 	/** Called once, before this node's first claim. */
 	readonly onBegin?: () => void;
 	readonly clock: Clock;
 	/** The time between two heartbeats, in milliseconds. */
 	readonly beatMs?: number;
-	/** Claims of a dead daemon were released. */
+	/** Called when claims of a dead daemon were released. */
 	readonly onReleased: () => void;
 	readonly observer: Pick<Observer, 'storeFailed'>;
 };
@@ -48,10 +48,10 @@ type PresenceOptions = {
 export class Presence {
 	readonly #options: PresenceOptions;
 	#timer: NodeJS.Timeout | undefined;
-	/** The time of the last heartbeat, and from when on others may be judged, in monotonic milliseconds. */
+	/** The times of the last heartbeat, and from which others' claims may be released, in monotonic milliseconds. */
 	#beatAt: number | null = null;
-	#judgesFrom = Number.NEGATIVE_INFINITY;
-	#buriesFrom = Number.NEGATIVE_INFINITY;
+	#releasesSilentFrom = Number.NEGATIVE_INFINITY;
+	#releasesDeadFrom = Number.NEGATIVE_INFINITY;
 	#peers = 0;
 	#isFailing = false;
 
@@ -118,10 +118,10 @@ export class Presence {
 		const {store, node, clock, onReleased} = this.#options;
 		const monotonic = clock.monotonic();
 		if (this.#beatAt === null || monotonic - this.#beatAt > gapMs) {
-			this.#buriesFrom = monotonic + returnMs;
+			this.#releasesDeadFrom = monotonic + reconnectMs;
 		}
 		if (this.#beatAt !== null && monotonic - this.#beatAt > silentMs / 2) {
-			this.#judgesFrom = monotonic + silentMs;
+			this.#releasesSilentFrom = monotonic + silentMs;
 		}
 		const released = await store.agreeing.transaction(async trx => {
 			// Uses only the server's clock: a node with a wrong clock must not consider others dead.
@@ -129,17 +129,16 @@ export class Presence {
 			await beat(trx, node, storeTime(now));
 			const others = (await listNodes(trx, '')).filter(({id}) => id !== node.id);
 			this.#peers = others.filter(
-				({seenAt, roles}) => seenAt >= storeTime(now - quietMs) && roles.includes('deliver'),
+				({seenAt, roles}) => seenAt >= storeTime(now - deadMs) && roles.includes('deliver'),
 			).length;
-			const buried = monotonic < this.#buriesFrom ? 0 : await this.#bury(trx, others, now);
-			if (monotonic < this.#judgesFrom) {
-				return buried;
+			const deadCount = monotonic < this.#releasesDeadFrom ? 0 : await this.#releaseDead(trx, others, now);
+			if (monotonic < this.#releasesSilentFrom) {
+				return deadCount;
 			}
-			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
+			const [silentSince, at] = [storeTime(now - silentMs), storeTime(now)];
 			// Nodes are removed together with their recipients, so the deliveries come first.
-			const released =
-				(await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
-			return buried + released;
+			const deliveries = await releaseSilentDeliveries(trx, silentSince, at);
+			return deadCount + deliveries + (await releaseSilentClaims(trx, silentSince, at));
 		});
 		this.#beatAt = monotonic;
 		if (released > 0) {
@@ -147,16 +146,16 @@ export class Presence {
 		}
 	}
 
-	/** Releases what killed nodes held: they are silent, and nothing holds their name. Returns how many there were. */
-	async #bury(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
-		let buried = 0;
+	/** Releases what killed nodes held: they are silent, and no connection holds their name. Returns their number. */
+	async #releaseDead(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
+		let deadCount = 0;
 		for (const {id, seenAt} of others) {
-			if (seenAt < storeTime(now - quietMs) && (await isUnheld(trx, id))) {
+			if (seenAt < storeTime(now - deadMs) && (await isUnheld(trx, id))) {
 				await this.#releaseAll(trx, id);
-				buried += await loseNodes(trx, nodes => nodes.where({id}), storeTime(now));
+				deadCount += await loseNodes(trx, nodes => nodes.where({id}), storeTime(now));
 			}
 		}
-		return buried;
+		return deadCount;
 	}
 
 	/** The folder may be a copy of one whose daemon is running. That daemon's connection still holds its name. */
@@ -180,8 +179,8 @@ export class Presence {
 // Mail that one node accepted may leave through another. The accepting node notifies those that deliver; mail whose
 // notice was lost is found by querying the store.
 
-/** The part of its time that the store may spend on this query. */
-const share = 0.1;
+/** The share of its time that the store may spend on this query. */
+const maxQueryShare = 0.1;
 
 type ArrivalsOptions<Due> = {
 	/** Reads what has work that may be claimed now. */
@@ -193,7 +192,7 @@ type ArrivalsOptions<Due> = {
 	readonly periodMs: number;
 };
 
-/** Reads periodically what is due: mail that another node accepted or left behind. Slow queries run less often. */
+/** Periodically reads what is due: mail that another node accepted or left behind. Slow queries run less often. */
 export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
 	/** Queries now, unless a query is running. */
 	readonly poll: () => void;
@@ -217,7 +216,7 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 		}
 		isPolling = false;
 		if (!isStopped) {
-			timer = setTimeout(poll, Math.max(periodMs, (clock.monotonic() - began) / share));
+			timer = setTimeout(poll, Math.max(periodMs, (clock.monotonic() - began) / maxQueryShare));
 		}
 	}
 
@@ -230,10 +229,10 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 	};
 }
 
-/** Sent if the list is too long for a notice. The receiver queries the store. */
-const all = '*';
+/** Sent instead of a list that is too long for a notice. The receiver then queries the store. */
+const unlisted = '*';
 
-/** Notifies other nodes of queues with waiting mail. What arrives meanwhile goes with the next notice. */
+/** Notifies other nodes of queues with waiting mail. Queues added meanwhile are sent in the next notice. */
 export class ArrivalNotices {
 	readonly #store: Pick<Store, 'tell'>;
 	/** This node's id: it ignores its own notices. */
@@ -251,7 +250,7 @@ export class ArrivalNotices {
 	send(queues: Iterable<QueueKey>): void {
 		for (const queue of queues) {
 			const {destination, workspaceId, priority = 'normal'} = queue;
-			// Nodes of an older version read only two parts. If there are three, they query the store.
+			// Nodes of an older version expect two parts. If they get three, they query the store.
 			this.#waiting.set(queueKeyText(queue), [
 				destination,
 				workspaceId,
@@ -270,7 +269,7 @@ export class ArrivalNotices {
 				const queues = JSON.stringify([...this.#waiting.values()]);
 				this.#waiting = new Map();
 				const isShortEnough = Buffer.byteLength(queues) < maxNoticeLength - this.#boot.length;
-				await this.#store.tell(`${this.#boot} ${isShortEnough ? queues : all}`);
+				await this.#store.tell(`${this.#boot} ${isShortEnough ? queues : unlisted}`);
 			}
 		} finally {
 			this.#isSending = false;
@@ -278,18 +277,17 @@ export class ArrivalNotices {
 	}
 }
 
-/** Returns the destination queues of a notice (none for this node's own), or `null` to query the store. */
+/** Returns the destination queues of a notice (none for this node's own), or `null` if the store must be queried. */
 export function readArrivalNotice(notice: string | null, boot: string): QueueKey[] | null {
 	const space = notice?.indexOf(' ') ?? -1;
 	if (notice === null || space === -1) {
 		return null;
 	}
-	const body = notice.slice(space + 1);
 	if (notice.slice(0, space) === boot) {
 		return [];
 	}
 	try {
-		const queues: unknown = JSON.parse(body);
+		const queues: unknown = JSON.parse(notice.slice(space + 1));
 		return Array.isArray(queues) && queues.every(isQueue)
 			? queues.map(([destination, workspaceId, priority]) => ({
 					destination,

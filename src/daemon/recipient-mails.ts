@@ -31,10 +31,10 @@ type MailsOptions = {
 	readonly publicUrl: () => string;
 };
 
-/** No message of ours is larger, including attachments. */
+/** None of our messages is larger, including attachments. */
 const maxCaptured = 128 * 1024 ** 2;
-const thread = entryPoint('daemon/threads/remake');
-const makeLimitMs = 2000;
+const rerenderThread = entryPoint('daemon/threads/remake');
+const rerenderLimitMs = 2000;
 
 /** The messages of recipients, for people to view. */
 export class RecipientMails {
@@ -77,16 +77,16 @@ export class RecipientMails {
 				linkHost,
 			},
 			variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
-			// Otherwise a test key could get mail signed that it may not send, and send it elsewhere.
+			// A test key must not get signed mail: it could be sent from elsewhere.
 			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
 		};
-		const ended = await inWorker<RemakeResult>(thread, input, {
-			timeoutMs: makeLimitMs,
+		const outcome = await inWorker<RemakeResult>(rerenderThread, input, {
+			timeoutMs: rerenderLimitMs,
 			limits: threadLimits.renderer,
 		});
-		return ended.ok
-			? ended.result
-			: {ok: false, message: `rendering takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};
+		return outcome.ok
+			? outcome.result
+			: {ok: false, message: `rendering takes too ${outcome.spent === 'time' ? 'long' : 'much memory'}`};
 	}
 }
 
@@ -96,7 +96,7 @@ export function capturedFile(dataDir: string, recipientId: string): string | nul
 	return existsSync(file) ? file : null;
 }
 
-const cached = 1000;
+const maxCachedDomains = 1000;
 /** A key that becomes active by time alone is noticed within this time, in milliseconds. */
 const freshMs = 60_000;
 
@@ -106,7 +106,7 @@ export class Signing {
 	readonly #vault: Vault;
 	readonly #clock: Clock;
 	readonly #needsCertificate: boolean;
-	readonly #domains = new LRUCache<string, Promise<DomainSigning>>({max: cached, ttl: freshMs});
+	readonly #domains = new LRUCache<string, Promise<DomainSigning>>({max: maxCachedDomains, ttl: freshMs});
 
 	constructor(store: Store, vault: Vault, clock: Clock, settings: Pick<Settings, 'acme' | 'httpsListen'>) {
 		this.#needsCertificate = servesHttps(settings);

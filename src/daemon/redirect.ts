@@ -17,14 +17,14 @@ type RedirectOptions = {
 	readonly requestMs?: number;
 };
 
-const limitMs = 10_000;
+const maxMs = 10_000;
 const keepAliveTimeout = 5000;
 const maxHeaderSize = 16 * 1024;
 const absoluteForm = /^http:\/\/([^/?#]*)(.*)$/i;
 const proofPath = /^\/\.well-known\/acme-challenge\/([\w-]{1,128})$/;
 
 /** Creates the listener for plain HTTP, which answers a CA's validation and redirects everything else to https. */
-export function createRedirect({publicUrl, isOurs, proofOf, newId, max, requestMs = limitMs}: RedirectOptions): {
+export function createRedirect({publicUrl, isOurs, proofOf, newId, max, requestMs = maxMs}: RedirectOptions): {
 	readonly server: Server;
 	readonly close: () => Promise<void>;
 } {
@@ -79,7 +79,7 @@ function send(response: ServerResponse, status: number, text: string, headers: R
 	response.end(text);
 }
 
-/** Returns the host and path of a request. An absolute URL has both, whatever the Host field says (RFC 9112 §3.2.2). */
+/** Returns the host and path of a request. An absolute URL takes precedence over the Host field (RFC 9112 §3.2.2). */
 function readTarget({url = '', headers}: IncomingMessage): {readonly host: string | undefined; readonly path: string} {
 	const [, host, rest = ''] = absoluteForm.exec(url) ?? [];
 	return host === undefined
@@ -87,9 +87,11 @@ function readTarget({url = '', headers}: IncomingMessage): {readonly host: strin
 		: {host, path: rest.startsWith('/') ? rest : `/${rest}`};
 }
 
-/** Rejects the request. A redirect would hide from the client that its requests expose its key to the network. */
+/** Rejects the request. With a redirect, the client would not notice that it exposes its key to the network. */
 function refuseKey(response: ServerResponse, publicUrl: string, requestId: string): void {
-	const message = `The request came over plain HTTP, so anyone on the network path could have read the key. The request was not processed. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
+	const message =
+		'The request came over plain HTTP, so anyone on the network path could have read the key. ' +
+		`The request was not processed. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
 	const error = apiError('https_required', {message});
 	const body = JSON.stringify(errorBody(error, requestId));
 	const headers = {'content-type': 'application/json; charset=utf-8', 'x-request-id': requestId};

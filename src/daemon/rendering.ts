@@ -15,8 +15,8 @@ import type {Context} from './context.ts';
 import {Signing, toFeedback} from './recipient-mails.ts';
 import type {RendererData} from './threads/renderer.ts';
 
-const makeLimitMs = 2000;
-/** How many octets of attachments of recipients being attempted may be in memory. Their messages are a third larger. */
+const renderLimitMs = 2000;
+/** How many octets of attachments may be in memory at once. The messages that contain them are a third larger. */
 const maxAttached = 32 * 1024 * 1024;
 
 /** Renders messages with what the store has about them: attachments, keys, templates and sensitive variables. */
@@ -25,7 +25,7 @@ export class Rendering implements MessageRendering {
 	readonly #signing: Signing;
 	readonly #renderers: Renderers;
 	readonly #attached = new Permits(maxAttached);
-	readonly #letGo = createGarbage();
+	readonly #countGarbage = createGarbage();
 
 	/** `publicUrl` is the base URL of links in messages. */
 	constructor(context: Context, publicUrl: string) {
@@ -47,7 +47,7 @@ export class Rendering implements MessageRendering {
 			signing: domain.keyIds.join(','),
 		};
 		const result = await this.#renderers.make(job, priority === 'high');
-		this.#letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
+		this.#countGarbage(attachments.reduce((sum, {content}) => sum + content.length, 0));
 		return result.ok ? result : {ok: false, unmade: this.#maskUnmade(result.unmade, recipient)};
 	}
 
@@ -87,7 +87,7 @@ export class Rendering implements MessageRendering {
 
 type VariablesContext = Pick<Context, 'settings' | 'vault'>;
 
-/** What stays on this machine for viewing is rendered without sensitive variables. */
+/** Returns the sensitive variables, or `null` if there are none or the message stays on this machine for viewing. */
 function openVariables({settings, vault}: VariablesContext, recipient: Claimed): string | null {
 	const {sealed, workspace_id: workspaceId, mode, destination} = recipient;
 	const isSentOut = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
@@ -108,7 +108,7 @@ function createRenderers(
 ) {
 	return new Renderers({
 		count: settings.renderers,
-		limitMs: makeLimitMs,
+		limitMs: renderLimitMs,
 		clock,
 		cpu: processCpu,
 		isUnavailable: store.dialect.isUnavailable,

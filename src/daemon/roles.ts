@@ -16,7 +16,7 @@ import {watchTlsReports} from './tls-reports.ts';
 import {DomainChecks} from './upkeep.ts';
 import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 
-/** What this process does besides HTTP, by MAILCTL_ROLES: delivers mail, posts webhooks, receives reports. */
+/** The work of this process besides HTTP, according to MAILCTL_ROLES: delivery, webhooks and inbound mail. */
 export class Roles {
 	readonly #context: Context;
 	readonly #notices: ArrivalNotices;
@@ -44,17 +44,17 @@ export class Roles {
 		});
 	}
 
-	/** Endpoints have deliveries that are due. */
+	/** Dispatches the deliveries of these endpoints that are due. */
 	due(endpointIds: readonly string[]): void {
 		this.#webhooks?.due(endpointIds);
 	}
 
-	/** Events of a provider arrived. */
+	/** Starts reading events that a provider posted. */
 	wakeReading(): void {
 		this.#inbound?.wake();
 	}
 
-	/** The reputation figures of workspaces changed. */
+	/** Checks workspaces whose reputation figures have changed. */
 	counted(workspaceIds: readonly string[]): void {
 		this.#guard?.counted(workspaceIds);
 	}
@@ -81,7 +81,7 @@ export class Roles {
 		this.#guard = startReputationGuard(this.#context);
 		// If nothing leaves the machine, neither records nor DNS are needed.
 		if (this.#has('deliver') && settings.delivery !== 'capture') {
-			this.#domainChecks = makeDomainChecks(this.#context);
+			this.#domainChecks = createDomainChecks(this.#context);
 			this.#domainChecks.start();
 			this.#blocklistChecks = watchBlocklists(this.#context);
 			void this.#blocklistChecks.check();
@@ -91,12 +91,12 @@ export class Roles {
 		return inboundAddress;
 	}
 
-	/** The writer has mail for these queues. */
+	/** Prepares for mail that is being written for these queues. */
 	arriving(queues: Iterable<Arrival>): void {
 		this.#engine?.arriving(queues);
 	}
 
-	/** Mail of these queues is stored. Other nodes may take what must wait here or is not delivered here. */
+	/** Notifies other nodes of stored mail in these queues that has to wait here or is not delivered by this node. */
 	accepted(queues: Iterable<QueueKey>): void {
 		if (this.#context.store.dialect.isShared && this.#presence.hasPeers()) {
 			const scheduler = this.#engine?.scheduler;
@@ -130,7 +130,7 @@ export class Roles {
 		this.#inbound?.forget();
 	}
 
-	/** Another process changed what is queued or due. */
+	/** Reads the queues again, because another process has changed what is queued or due. */
 	rescan(): void {
 		void this.#engine?.scheduler.rescan();
 		void this.#webhooks?.rescan().catch(this.#context.observer.storeFailed);
@@ -140,23 +140,15 @@ export class Roles {
 		this.#domainChecks?.rescan();
 	}
 
-	/**
-	 * Applies changed settings. `hasNewBounceRules`: the bounce rules changed. `certificates` reloads the submission's.
-	 */
-	reload({
-		hasNewBounceRules,
-		certificates,
-	}: {
-		readonly hasNewBounceRules: boolean;
-		readonly certificates: () => void;
-	}): void {
+	/** Applies changed settings. `certificates` reads the submission listener's certificate again. */
+	reload({hasNewBounceRules, certificates}: Readonly<{hasNewBounceRules: boolean; certificates: () => void}>): void {
 		if (hasNewBounceRules) {
 			this.#engine?.renewBounceRules();
 			this.#inbound?.renewBounceRules();
 		}
-		for (const readAgain of [() => this.#inbound?.reload(), certificates]) {
+		for (const reloadCertificate of [() => this.#inbound?.reload(), certificates]) {
 			try {
-				readAgain();
+				reloadCertificate();
 			} catch (error) {
 				const text = 'The previous certificate remains in use.';
 				this.#context.observer.logger.error({event: 'certificate_refused', err: error}, text);
@@ -189,7 +181,7 @@ export class Roles {
 	}
 }
 
-/** Watches the reputation of workspaces. Every process does so. */
+/** Watches the reputation of workspaces, which every process does. */
 function startReputationGuard(context: Context): Guard {
 	const {store, live, forget, observer} = context;
 	return startGuard({
@@ -207,8 +199,8 @@ function startReputationGuard(context: Context): Guard {
 	});
 }
 
-/** Checks the DNS records of sender domains if mail leaves the machine. */
-function makeDomainChecks(context: Context): DomainChecks {
+/** Creates the checks of the DNS records of sender domains. */
+function createDomainChecks(context: Context): DomainChecks {
 	const {settings, store, clock, observer} = context;
 	return new DomainChecks({
 		store,

@@ -33,9 +33,8 @@ export function checkOpenFiles(
 ): void {
 	const needed = neededOpenFiles(maxSessions);
 	if (limit !== null && limit < minOpenFiles) {
-		throw new ConfigError([
-			`this process may open only ${limit} files and sockets but needs at least ${minOpenFiles}: ${openFilesFix(needed)}`,
-		]);
+		const text = `this process may open only ${limit} files and sockets but needs at least ${minOpenFiles}`;
+		throw new ConfigError([`${text}: ${openFilesFix(needed)}`]);
 	}
 	if (limit !== null && limit < needed) {
 		const text = `At most ${limit} files and sockets can be open; ${needed} may be needed: ${openFilesFix(needed)}`;
@@ -43,7 +42,7 @@ export function checkOpenFiles(
 	}
 }
 
-const reloadRestMs = 250;
+const minReloadGapMs = 250;
 const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
@@ -53,8 +52,11 @@ const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
  */
 export async function runDaemon(options: RunOptions): Promise<number> {
 	keepHeapSmall();
-	const started = loadOrThrow(options.envFile);
-	const {settings} = started;
+	const loaded = loadProcessSettings(options.envFile);
+	if (!loaded.ok) {
+		throw new ConfigError(loaded.problems);
+	}
+	const {settings} = loaded;
 	const log = createLog({
 		level: settings.logLevel,
 		format: settings.logFormat,
@@ -64,16 +66,16 @@ export async function runDaemon(options: RunOptions): Promise<number> {
 	const notify = new Notify({env: processEnvironment(), warn: text => logger.warn(text)});
 	const reloads = new Reloads(settings, {envFile: options.envFile, logger, notify});
 
-	// A closed terminal sends SIGHUP: no user is left there.
+	// A terminal sends SIGHUP when it is closed, so the daemon stops instead of reloading.
 	const hasTerminal = [0, 1, 2].some(fd => isatty(fd));
 	// Installed before the start: a process that sees the daemon listen may stop it at once.
-	const stopAsked = signalled(hasTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
+	const stopRequested = nextSignal(hasTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
 	// Closing a terminal may send several signals. The second one must not be taken as a request to stop at once.
 	process.on('SIGHUP', hasTerminal ? () => undefined : () => reloads.request());
 	checkOpenFiles(settings, logger);
-	await checkAll(settings);
+	await checkListeners(settings);
 	const held = await openData(settings, {asRoot: options.asRoot});
-	const {daemon, greet} = await startPrepared(options, started, held, log);
+	const {daemon, greet} = await startPrepared(options, loaded, held, log);
 	try {
 		await greet(daemon, logger);
 	} catch (error) {
@@ -83,9 +85,9 @@ export async function runDaemon(options: RunOptions): Promise<number> {
 	await notify.ready();
 	reloads.start(daemon);
 	const watchdog = startWatchdog(notify, held.store, logger);
-	await stopAsked;
+	await stopRequested;
 	clearInterval(watchdog);
-	// What a reload starts after its part has stopped would keep the process alive.
+	// A reload could restart a part that has stopped, which would keep the process alive.
 	reloads.stop();
 	logger.info({event: 'stopping'});
 	void notify.stopping();
@@ -112,7 +114,7 @@ async function startPrepared(
 	} catch (error) {
 		await held.release();
 		// Parts that have started may keep the process alive.
-		void after(failedStartMs).then(() => process.exit());
+		void delay(failedStartMs).then(() => process.exit());
 		throw asConfigError(error, settings);
 	}
 }
@@ -161,7 +163,7 @@ class Reloads {
 		this.#daemon = null;
 	}
 
-	/** Reloads at once, then not again for a while: reading the settings is slow, and signals are cheap to send. */
+	/** Reloads at once, but then not again for a while: reading the settings is slow, and signals are cheap to send. */
 	request(): void {
 		this.#isRequested = true;
 		if (this.#daemon !== null && !this.#isReloading) {
@@ -174,7 +176,7 @@ class Reloads {
 		while (this.#isRequested && this.#daemon !== null) {
 			this.#isRequested = false;
 			await this.#reload();
-			await after(reloadRestMs);
+			await delay(minReloadGapMs);
 		}
 		this.#isReloading = false;
 	}
@@ -204,35 +206,27 @@ class Reloads {
  * claimed is claimed again at the next start.
  */
 function drain(daemon: Daemon, {drainDelay, drainLimit}: Settings, logger: Logger): Promise<boolean> {
-	async function leave(): Promise<void> {
+	async function finish(): Promise<void> {
 		daemon.leave();
-		await (drainDelay > 0 && after(drainDelay));
+		await (drainDelay > 0 && delay(drainDelay));
 		await daemon.stop();
 	}
 
 	return Promise.race([
-		leave().then(
+		finish().then(
 			() => true,
 			(error: unknown) => {
 				logger.error({event: 'stop_failed', err: error});
 				return false;
 			},
 		),
-		signalled(stopSignals).then(() => false),
-		after(drainDelay + drainLimit).then(() => false),
+		nextSignal(stopSignals).then(() => false),
+		delay(drainDelay + drainLimit).then(() => false),
 	]);
 }
 
-function loadOrThrow(envFile: string | undefined): LoadedSettings & {ok: true} {
-	const loaded = loadProcessSettings(envFile);
-	if (!loaded.ok) {
-		throw new ConfigError(loaded.problems);
-	}
-	return loaded;
-}
-
 /** Resolves at the next one of these signals. */
-function signalled(signals: readonly NodeJS.Signals[]): Promise<void> {
+function nextSignal(signals: readonly NodeJS.Signals[]): Promise<void> {
 	return new Promise(resolve => {
 		const onSignal = () => {
 			for (const signal of signals) {
@@ -246,7 +240,7 @@ function signalled(signals: readonly NodeJS.Signals[]): Promise<void> {
 	});
 }
 
-function after(milliseconds: number): Promise<void> {
+function delay(milliseconds: number): Promise<void> {
 	return new Promise(resolve => setTimeout(resolve, milliseconds).unref());
 }
 
@@ -254,7 +248,7 @@ function after(milliseconds: number): Promise<void> {
  * Checks every port of the daemon. A port may be in use by the daemon of the same data folder, and that folder's lock
  * knows more about the daemon than the port does.
  */
-async function checkAll(settings: Settings): Promise<void> {
+async function checkListeners(settings: Settings): Promise<void> {
 	try {
 		await checkPorts(configuredListeners(settings));
 	} catch (error) {
@@ -267,14 +261,12 @@ async function checkAll(settings: Settings): Promise<void> {
 function asConfigError(error: unknown, settings: Settings): unknown {
 	const {syscall, port} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
 	// Another program may have taken a port since it was checked.
-	const lost = configuredListeners(settings).find(listener => syscall === 'listen' && listener.port === port);
-	return (lost && explainListenError(error, lost)) ?? explainDiskError(error, settings.dataDir);
+	const failed = configuredListeners(settings).find(listener => syscall === 'listen' && listener.port === port);
+	return (failed && explainListenError(error, failed)) ?? explainDiskError(error, settings.dataDir);
 }
 
 type NotifyInput = {
-	/**
-	 * NOTIFY_SOCKET and WATCHDOG_USEC are read. The child process gets that socket and PATH, but none of our secrets.
-	 */
+	/** NOTIFY_SOCKET and WATCHDOG_USEC are read. The child process gets NOTIFY_SOCKET and PATH, but no secrets. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly warn: (text: string) => void;
 	readonly binary?: string;

@@ -31,13 +31,13 @@ export class SmtpDelivery implements MessageDelivery {
 	readonly #workers: SmtpWorkers<Delivery>;
 	readonly #noteRelayUse: ReturnType<typeof createRelayUse>;
 	/** The providers that post events about a workspace's mail; `null` stands for every workspace. */
-	#echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
+	#reportingProviders: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
 
-	/** `silent` is called when a session with the site has received nothing for a while. */
-	constructor(context: Context, silent: (site: string) => void) {
+	/** `onSilent` is called when a session with the site has received nothing for a while. */
+	constructor(context: Context, onSilent: (site: string) => void) {
 		this.#context = context;
 		this.#noteRelayUse = createRelayUse(context);
-		this.#workers = createSmtpWorkers(context, silent);
+		this.#workers = createSmtpWorkers(context, onSilent);
 	}
 
 	async deliver(
@@ -49,7 +49,7 @@ export class SmtpDelivery implements MessageDelivery {
 		precedence: Precedence | null,
 	): Promise<AttemptResult> {
 		const {live, clock} = this.#context;
-		const asked = recipient.attempts === 0 ? {} : {asked: await this.#readAsked(recipient)};
+		const previousAttempts = recipient.attempts > 0 && {asked: await this.#readPreviousAttempts(recipient)};
 		const result = await this.#workers.deliver(site, connections, {
 			recipientId: recipient.id,
 			workspaceId: recipient.workspace_id,
@@ -58,15 +58,15 @@ export class SmtpDelivery implements MessageDelivery {
 			ref: message.ref,
 			terms,
 			...(precedence && {precedence}),
-			data: this.#withEcho(message, terms, recipient.workspace_id),
+			data: this.#addEventFields(message, terms, recipient.workspace_id),
 			attempt: recipient.attempts + 1,
-			...asked,
+			...previousAttempts,
 			endsAt,
 			...(readExtras(recipient.extras).expiresAt !== undefined && {expires: true}),
 			isSimulated: recipient.mode === 'test',
 			...toConfirmations(recipient, retry.schedule ?? live().retrySchedule, clock.now()),
 		});
-		if (terms.nextHop.kind === 'relay' && this.#echoedBy(recipient.workspace_id).length > 0) {
+		if (terms.nextHop.kind === 'relay' && this.#findReportingProviders(recipient.workspace_id).length > 0) {
 			this.#noteRelayUse(recipient.workspace_id, result);
 		}
 		const hidden = openHiddenValues(this.#context, recipient);
@@ -94,7 +94,7 @@ export class SmtpDelivery implements MessageDelivery {
 
 	/** Reads which providers post events about the mail that they relay. */
 	async renewProviders(): Promise<void> {
-		this.#echoing = await readProviders(this.#context.store.reader);
+		this.#reportingProviders = await readProviders(this.#context.store.reader);
 	}
 
 	/** Call this when the bounce rules have changed. */
@@ -112,7 +112,7 @@ export class SmtpDelivery implements MessageDelivery {
 		return this.#workers.countConnections();
 	}
 
-	/** Sessions end after their current message. */
+	/** Ends sessions after their current message. */
 	drain(): void {
 		this.#workers.drain();
 	}
@@ -121,7 +121,7 @@ export class SmtpDelivery implements MessageDelivery {
 		await this.#workers.stop();
 	}
 
-	async #readAsked({id}: Claimed): Promise<PreviousAttempt[]> {
+	async #readPreviousAttempts({id}: Claimed): Promise<PreviousAttempt[]> {
 		const {store, observer} = this.#context;
 		try {
 			return await readAsked(store.reader, id);
@@ -132,13 +132,13 @@ export class SmtpDelivery implements MessageDelivery {
 	}
 
 	/** Returns the providers that report on the workspace's mail. */
-	#echoedBy(workspaceId: string): readonly ProviderName[] {
-		return [...(this.#echoing.get(null) ?? []), ...(this.#echoing.get(workspaceId) ?? [])];
+	#findReportingProviders(workspaceId: string): readonly ProviderName[] {
+		return [...(this.#reportingProviders.get(null) ?? []), ...(this.#reportingProviders.get(workspaceId) ?? [])];
 	}
 
 	/** Adds the fields by which a relay's provider identifies the message in its events. */
-	#withEcho({mail, ref}: ComposedMessage, {nextHop}: Terms, workspaceId: string): Uint8Array {
-		const fields = nextHop.kind === 'relay' ? echoFields(this.#echoedBy(workspaceId), ref) : '';
+	#addEventFields({mail, ref}: ComposedMessage, {nextHop}: Terms, workspaceId: string): Uint8Array {
+		const fields = nextHop.kind === 'relay' ? echoFields(this.#findReportingProviders(workspaceId), ref) : '';
 		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
 	}
 }
@@ -154,13 +154,13 @@ function wireAddress(recipient: Claimed): string {
 /** Creates the SMTP workers: threads that hold SMTP sessions. */
 function createSmtpWorkers(
 	{settings, clock, store, bounceRules, observer, version}: Context,
-	silent: (site: string) => void,
+	onSilent: (site: string) => void,
 ) {
-	// Read before the first message: a system that refuses it refuses the start.
+	// Read before the first message, so that the daemon does not start if the system refuses to list them.
 	const own = ownAddresses(settings);
 	return new SmtpWorkers<Delivery>({
 		count: settings.senders,
-		silent,
+		silent: onSilent,
 		clock,
 		observer,
 		spawn: () =>

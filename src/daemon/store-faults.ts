@@ -50,19 +50,17 @@ export function watchForStoreFaults(
 	}
 
 	return {
-		/**
-		 * Notes that a read or write failed. If the store is damaged or its disk is failing, the process exits with 74.
-		 */
+		/** Handles a failed read or write. If the store is damaged or its disk is failing, the process exits (74). */
 		failed(error: unknown): void {
-			const isOfDisk = dialect.isDamage(error);
-			if (isOfDisk && dialect.isDamage(error, isDiskFull())) {
+			const mayBeDamage = dialect.isDamage(error);
+			if (mayBeDamage && dialect.isDamage(error, isDiskFull())) {
 				logger.fatal(
 					{event: 'store_damaged', err: error},
 					'The store is damaged or its disk is failing: stopping.',
 				);
 				exitDamaged();
 			}
-			const isUnavailable = isOfDisk || dialect.isUnavailable(error);
+			const isUnavailable = mayBeDamage || dialect.isUnavailable(error);
 			if (isUnavailable && isFailing) {
 				return;
 			}
@@ -71,11 +69,7 @@ export function watchForStoreFaults(
 				isFailing = true;
 				clearTimeout(timer);
 				// A single lost connection must not keep others waiting.
-				if (isStable) {
-					probe();
-				} else {
-					probeLater();
-				}
+				isStable ? probe() : probeLater();
 			}
 		},
 		/** Whether the store cannot be written now. */
@@ -117,7 +111,7 @@ export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: n
 /** How long a process that is not stuck may take to exit, in seconds, with a wide margin. */
 export const exitSeconds = 20;
 
-/** `read` returns when our process ends, however it ends. Then the whole process group ends. */
+/** `read` returns when our process ends for whatever reason. The script then ends its whole process group. */
 const script = '(sleep "$1"; kill -KILL "$0") & read -r _; kill 0';
 
 /**
@@ -141,15 +135,15 @@ export function killIfStuck(seconds: number): void {
 type Writing = {
 	readonly writer: Writer;
 	/**
-	 * Starts the writer thread. Until it is ready, the store's own writer continues. Not later, under load: a thread
-	 * that opened a file removed in the meantime would create another one beside the log.
+	 * Starts the writer thread. Until it is ready, the store's own writer continues. It is not started later, under
+	 * load: a thread that opened a file removed in the meantime would create another one beside the log.
 	 */
 	readonly start: () => void;
 	/** Applies changed settings. */
 	readonly reload: () => void;
 	/** While held, everything goes through the store's own connection. */
 	readonly hold: (isHeld: boolean) => void;
-	/** Waits for everything that was submitted. */
+	/** Resolves when everything that was submitted has been written. */
 	readonly stop: () => Promise<void>;
 };
 
@@ -167,13 +161,13 @@ export function createWriting({
 }: Pick<Context, 'settings' | 'live' | 'store' | 'boot' | 'eventWriter'> & {
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 }): Writing {
-	const committed = createCommitWatch(logger);
-	store.writer.onCommit?.(committed);
+	const watchCommit = createCommitWatch(logger);
+	store.writer.onCommit?.(watchCommit);
 	if (settings.databaseUrl !== null) {
 		const {writer} = store;
 		return {writer, start: () => undefined, reload: () => undefined, hold: () => undefined, stop: writer.idle};
 	}
-	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
+	const readLive = (): WriterLive => ({keyRetention: live().idempotencyRetention});
 	const thread = new WriterThread<WriterLive, WriterNews>({
 		own: store.writer,
 		spawn: ended =>
@@ -183,14 +177,14 @@ export function createWriting({
 					committed: store.committed,
 					time: store.clock.memory,
 					boot,
-					live: liveNow(),
+					live: readLive(),
 					ended,
 				} satisfies WriterData,
 				resourceLimits: threadLimits.writer,
 			}),
 		onNews(news) {
 			if (news.kind === 'commit') {
-				committed(news.ms);
+				watchCommit(news.ms);
 			} else if (news.kind === 'due') {
 				eventWriter.onDue(news.ids);
 			} else {
@@ -198,8 +192,8 @@ export function createWriting({
 			}
 		},
 		onDeath(error) {
-			// As in the main thread: nothing is acknowledged that may not be written, and the next start knows our
-			// claims.
+			// The process ends, as after such an error in the main thread: nothing is acknowledged that may not have
+			// been written, and the next start knows our claims.
 			throw error;
 		},
 	});
@@ -210,7 +204,7 @@ export function createWriting({
 			process.once('exit', halt);
 			thread.start();
 		},
-		reload: () => thread.obey(liveNow()),
+		reload: () => thread.obey(readLive()),
 		hold: isHeld => thread.hold(isHeld),
 		async stop() {
 			await thread.stop();
@@ -231,9 +225,9 @@ type FreeSpace = {
 	readonly stop: () => void;
 };
 
-const diskLookMs = 1000;
+const checkMs = 1000;
 /** After a shortage, 10 % more than the limit is needed, or the state would change with every message. */
-const recovery = 1.1;
+const recoveryFactor = 1.1;
 
 /**
  * Checks every second and logs each change. `free` returns the bytes available on the data folder's file system, and
@@ -245,13 +239,13 @@ export function watchFreeSpace(
 	logger: Pick<Logger, 'info' | 'error'>,
 ): FreeSpace {
 	let hasEnough = true;
-	let last: number | null = null;
-	const watch = repeated(diskLookMs, check, () => undefined);
+	let lastFree: number | null = null;
+	const watch = repeated(checkMs, check, () => undefined);
 
 	async function check(): Promise<void> {
 		const bytes = await free();
-		last = bytes;
-		const isEnough = bytes >= min() * (hasEnough ? 1 : recovery);
+		lastFree = bytes;
+		const isEnough = bytes >= min() * (hasEnough ? 1 : recoveryFactor);
 		if (isEnough === hasEnough) {
 			return;
 		}
@@ -268,20 +262,20 @@ export function watchFreeSpace(
 	}
 
 	// A file system that does not respond must not prevent the daemon from stopping.
-	return {check: watch.now, hasEnough: () => hasEnough, free: () => last, stop: () => void watch.stop()};
+	return {check: watch.now, hasEnough: () => hasEnough, free: () => lastFree, stop: () => void watch.stop()};
 }
 
-/** Several short reads in a row look like one long read. */
-const silentTries = 5;
+/** A warning needs several attempts, because a few short reads in a row look like one long read. */
+const minAttemptsToWarn = 5;
 
 /**
  * Checks SQLite's write-ahead log every second and empties it above `max` bytes. SQLite only appends to it during a
- * read, and never shrinks it without writes. If the log cannot be emptied, a line is logged each time it has doubled.
+ * read, and never shrinks it without writes. If it cannot be emptied, a warning is logged each time it has doubled.
  */
 export function watchWal({
 	wal,
 	max = walSizeLimit,
-	lookMs = diskLookMs,
+	lookMs = checkMs,
 	logger,
 	storeFailed,
 }: {
@@ -294,7 +288,7 @@ export function watchWal({
 }) {
 	let isLarge = false;
 	let attempts = 0;
-	let reported = 0;
+	let reportedBytes = 0;
 
 	async function check(): Promise<void> {
 		const bytes = wal.bytes();
@@ -303,16 +297,16 @@ export function watchWal({
 			return;
 		}
 		if (await wal.checkpoint()) {
-			if (reported > 0) {
+			if (reportedBytes > 0) {
 				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
 			}
-			[isLarge, attempts, reported] = [false, 0, 0];
-		} else if (++attempts >= silentTries && bytes >= 2 * reported) {
-			reported = bytes;
-			logger.warn(
-				{event: 'wal_large', bytes},
-				'The write-ahead log of the store keeps growing, probably because a program holds a long read transaction: see mailctl doctor.',
-			);
+			[isLarge, attempts, reportedBytes] = [false, 0, 0];
+		} else if (++attempts >= minAttemptsToWarn && bytes >= 2 * reportedBytes) {
+			reportedBytes = bytes;
+			const text =
+				'The write-ahead log of the store keeps growing, ' +
+				'probably because a program holds a long read transaction: see mailctl doctor.';
+			logger.warn({event: 'wal_large', bytes}, text);
 		}
 	}
 

@@ -36,7 +36,7 @@ import {purgeUsageHours} from '../store/usage.ts';
 /** Removes old data of one kind in steps. */
 type SweepTask = {
 	readonly name: string;
-	/** Starts with the oldest data. The step that it returns removes a part and returns whether there may be more. */
+	/** Returns a function that removes a part, oldest data first, and returns whether there may be more. */
 	readonly begin: () => () => Promise<boolean>;
 };
 
@@ -52,7 +52,7 @@ type SweepOptions = {
 type Sweep = {
 	/** Call this when the interval has changed. */
 	readonly reschedule: () => void;
-	/** Resolves when nothing is being removed any more. */
+	/** Resolves when all removals have stopped. */
 	readonly stop: () => Promise<void>;
 };
 
@@ -127,7 +127,7 @@ type RowTaskOptions = {
 /** Removes at most `limit` old rows of each kind. Returns how many. */
 type Purge = (trx: Knex.Transaction, limit: number) => Promise<readonly number[]>;
 
-/** Creates a task that continues while a step finds its full number of rows. What is old is fixed when it begins. */
+/** Creates a task that continues while a step finds its full number of rows. The cutoff is fixed when it begins. */
 function rowTask(
 	name: string,
 	{store, clock, rowsPerStep = 1000}: RowTaskOptions,
@@ -142,14 +142,14 @@ function rowTask(
 	};
 }
 
-/** People read the audit trail long after the messages were removed. */
+/** The audit trail stays longer than messages, because people read it long after those were removed. */
 const minAuditDays = 365;
 
 /** Removes old entries of the audit trail. `days` is the retention of messages; 0 means forever. */
 export const auditTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
 	rowTask('audit', options, now => {
-		const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), minAuditDays);
-		return async (trx, limit) => [await purgeAudit(trx, now - keptDays * dayMs, limit)];
+		const auditDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), minAuditDays);
+		return async (trx, limit) => [await purgeAudit(trx, now - auditDays * dayMs, limit)];
 	});
 
 /** Removes expired Idempotency-Keys. `retention` is their lifetime in milliseconds. */
@@ -175,31 +175,31 @@ export const tlsTask = (options: RowTaskOptions): SweepTask =>
 		),
 	]);
 
-/** What a provider accepted long ago says nothing about what it accepts now. */
-const sitesKept = 30;
+/** After this many days, what a provider accepted says nothing about what it accepts now. */
+const siteDays = 30;
 /** Only today's count has an effect; earlier ones show the history. */
-const warmUpDaysKept = 60;
+const warmUpDays = 60;
 
 /** Removes providers without recent notes, and old counts of new source addresses. */
 export const paceTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('pace', options, now => async (trx, limit) => [
-		await purgeSites(trx, storeTime(now - sitesKept * dayMs), storeTime(now), limit),
-		await purgeWarmUp(trx, dayBefore(now, warmUpDaysKept), limit),
+		await purgeSites(trx, storeTime(now - siteDays * dayMs), storeTime(now), limit),
+		await purgeWarmUp(trx, dayBefore(now, warmUpDays), limit),
 	]);
 
 /** How many days mail is stored for review. */
-const keptDays = 30;
-/** The same report may arrive another way within days. After that, its recipient still has it. */
-const emptiedDays = 7;
+const reviewDays = 30;
+/** The same report may arrive by another route within days. After that, its recipient still has it. */
+const contentDays = 7;
 
-/** Removes inbound mail that was read: first what is stored of it, later the record that it existed. */
+/** Removes inbound mail that was read: first its content, later the record that it existed. */
 export const inboundTask = ({
 	caps = keptCaps,
 	rowsPerStep = 200,
 	...options
 }: RowTaskOptions & {readonly caps?: KeptCaps}): SweepTask =>
 	rowTask('inbound', {...options, rowsPerStep}, now => {
-		const until = {emptied: storeTime(now - emptiedDays * dayMs), retained: storeTime(now - keptDays * dayMs)};
+		const until = {emptied: storeTime(now - contentDays * dayMs), retained: storeTime(now - reviewDays * dayMs)};
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
 
@@ -209,7 +209,7 @@ export const receivedTask = ({days, ...options}: RowTaskOptions & {readonly days
 		days() === 0 ? 0 : await purgeReceived(trx, now - days() * dayMs, limit),
 	]);
 
-/** Removes sensitive variables of mail that did not end by its last attempt: canceled, dropped or reported. */
+/** Removes sensitive variables of mail that was canceled, dropped or reported instead of ending with an attempt. */
 export const sealedTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('sealed', options, () => async (trx, limit) => [await purgeSealed(trx, limit)]);
 
@@ -220,7 +220,7 @@ export const reputationTask = (options: RowTaskOptions): SweepTask =>
 		await purgeUsageHours(trx, firstKeptHour(now), limit),
 	]);
 
-/** Removes used allowances of alerts, which look back at most a day. */
+/** Removes used allowances of alerts. Allowances look back at most a day. */
 export const allowanceTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('alert_allowances', options, now => async (trx, limit) => [
 		await purgeAllowances(trx, storeTime(now - dayMs), limit),
@@ -244,14 +244,14 @@ export function fileTask({
 	readonly pagesPerStep?: number;
 }): SweepTask {
 	/** The file shrinks only once SQLite has merged all of its log, which it does not do by itself without mail. */
-	let isCut = true;
+	let isMerged = true;
 	return {
 		name: 'file',
 		begin: () => async () => {
 			const {hasReleased, hasMore} = await inStep(store, trx => giveBackPages(trx, pagesPerStep));
-			isCut &&= !hasReleased;
-			if (!isCut && !hasMore) {
-				isCut = (await store.wal?.checkpoint()) ?? true;
+			isMerged &&= !hasReleased;
+			if (!isMerged && !hasMore) {
+				isMerged = (await store.wal?.checkpoint()) ?? true;
 			}
 			return hasMore;
 		},
@@ -290,13 +290,7 @@ async function runUnlessInUse(
 }
 
 /** Creates the coming days' partitions. Rows of a day without one go to the default partition, which is slower. */
-export function dayTask({
-	store,
-	clock,
-}: {
-	readonly store: Pick<Store, 'writer'>;
-	readonly clock: Pick<Clock, 'now'>;
-}): SweepTask {
+export function dayTask({store, clock}: Pick<RowTaskOptions, 'store' | 'clock'>): SweepTask {
 	return {
 		name: 'days',
 		begin: () => async () => {
@@ -317,7 +311,7 @@ export function messageTask({
 	removeCapturedOf,
 	messagesPerStep = 50,
 }: MessageTaskOptions): SweepTask {
-	/** Removes a whole day, or what other tables have of it. Returns `false` if others are using it now. */
+	/** Removes a whole day, or what other tables have of it. Returns `false` if the day is in use. */
 	async function removeDay(day: Day): Promise<boolean> {
 		if (await inStep(store, trx => purgeRelated(trx, day, messagesPerStep * rowsPerMessage))) {
 			return true;
@@ -335,15 +329,15 @@ export function messageTask({
 			return async () => {
 				const {day, rowsBefore} = await findPast(store.reader, cutoff);
 				if (day !== null) {
-					// A long reader, such as pg_dump, may be using it. Others that need the table wait behind an
-					// attempt, so it is left for the next sweep.
+					// A long reader, such as pg_dump, may be using the day. It is then left for the next sweep, because
+					// an attempt makes others that need the table wait.
 					return await removeDay(day);
 				}
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {
 					await deleteDeliveries(trx, await findAboutNone(trx, rowsBefore));
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
-					// Before the commit: if all is interrupted, the rows still name the files.
+					// Before the commit: if this is interrupted, the rows still name the files.
 					await removeCaptured(removed.recipientIds);
 					return removed.next;
 				});
@@ -356,7 +350,7 @@ export function messageTask({
 
 /**
  * Removes what workspaces store for less time than the installation: their messages or only the content. `emptied`
- * notes how far each workspace is, so that no content is examined twice.
+ * records the progress in each workspace, so that no content is examined twice.
  */
 export function workspaceTask({
 	store,
@@ -367,33 +361,31 @@ export function workspaceTask({
 	const emptied = new Map<string, string>();
 
 	async function* steps(): AsyncGenerator<void> {
-		for (const {id: workspaceId, retention_days: kept, content_days: content} of await findShortKept(
-			store.reader,
-		)) {
-			const part = (after: string, days: number) => ({
+		for (const {id: workspaceId, retention_days, content_days} of await findShortKept(store.reader)) {
+			const batch = (after: string, days: number) => ({
 				workspaceId,
 				after,
 				before: idFloor('msg', clock.now() - days * dayMs),
 				limit: messagesPerStep,
 			});
-			for (let after: string | null = kept === null ? null : ''; after !== null; yield) {
+			for (let after: string | null = retention_days === null ? null : ''; after !== null; yield) {
 				const from: string = after;
 				after = await inStep(store, async trx => {
-					const removed = await removeMessages(trx, store.dialect, part(from, kept ?? 0));
+					const removed = await removeMessages(trx, store.dialect, batch(from, retention_days ?? 0));
 					await removeCaptured(removed.recipientIds);
 					return removed.next;
 				});
 			}
-			let isAll = true;
-			for (let after = content === null ? null : (emptied.get(workspaceId) ?? ''); after !== null; yield) {
+			let isComplete = true;
+			for (let after = content_days === null ? null : (emptied.get(workspaceId) ?? ''); after !== null; yield) {
 				const from: string = after;
 				const done = await inStep(store, async trx => {
-					const step = await emptyMessages(trx, store.dialect, part(from, content ?? 0));
+					const step = await emptyMessages(trx, store.dialect, batch(from, content_days ?? 0));
 					await removeCaptured(step.recipientIds);
 					return step;
 				});
-				isAll &&= done.isAll;
-				if (isAll && done.next !== null) {
+				isComplete &&= done.isAll;
+				if (isComplete && done.next !== null) {
 					emptied.set(workspaceId, done.next);
 				}
 				after = done.next;
@@ -413,8 +405,8 @@ export const deletionTask = (options: RemovalOptions): SweepTask => ({
 	begin: () => createRemoval(options),
 });
 
-/** A request that erases a person works for a while itself, and most are complete by then. */
-const requestsHaveMs = 10_000;
+/** A request to erase a person does the work itself for a while, and most are complete by then. */
+const requestMs = 10_000;
 
 /** Removes what is left of erased people. */
 export function erasureTask({
@@ -427,7 +419,7 @@ export function erasureTask({
 	readonly clock: Pick<Clock, 'now'>;
 }): SweepTask {
 	async function* steps(): AsyncGenerator<void> {
-		const before = storeTime(clock.now() - requestsHaveMs);
+		const before = storeTime(clock.now() - requestMs);
 		for (let erasure = await findErasureBefore(reader, before); erasure; ) {
 			yield* eraser.parts(erasure);
 			const next = await findErasureBefore(reader, before);
@@ -440,7 +432,7 @@ export function erasureTask({
 	return {name: 'erasures', begin: () => stepsOf(steps())};
 }
 
-/** `webhook listen` accepts events at once. One that was suspended with its machine may come back. */
+/** `webhook listen` accepts events at once, unless it was suspended with its machine, which may come back. */
 const gracePeriodMs = 3_600_000;
 
 /** Removes endpoints of `webhook listen` that it could not remove itself because it was killed. */

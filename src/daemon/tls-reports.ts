@@ -23,25 +23,27 @@ import {findPolicy, type StoredPolicy} from '../resources/domains/tls-store.ts';
 import type {Context} from './context.ts';
 import {Signing} from './recipient-mails.ts';
 
-const lookMs = 10 * 60_000;
-/** Attempts that began yesterday may end after midnight. */
-const restMs = 30 * 60_000;
+const checkMs = 10 * 60_000;
+/** A day is reported only after this time, because attempts that began before midnight may end after it. */
+const settleMs = 30 * 60_000;
 /** A report that could not be sent is attempted again after this time until the day is over. */
-const againMs = 2 * hourMs;
+const retryMs = 2 * hourMs;
 const maxConcurrent = 1000;
 const maxAddresses = 5;
-const answerMs = 5000;
-const limitMs = 20_000;
+const dnsTimeoutMs = 5000;
+const sendLimitMs = 20_000;
+
+type ReportsContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>;
 
 /** Sends yesterday's TLS reports (RFC 8460) to domains that request them, each one once across all nodes. */
-export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>) {
+export function watchTlsReports(context: ReportsContext) {
 	const {settings, store, vault, clock, observer} = context;
-	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 2, clock});
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 2, clock});
 	const signing = new Signing(store, vault, clock, settings);
 	let isStopping = false;
 
 	async function sendDue(): Promise<void> {
-		const day = storeTime(clock.now() - dayMs - restMs).slice(0, 10);
+		const day = storeTime(clock.now() - dayMs - settleMs).slice(0, 10);
 		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), maxConcurrent);
 		const own = due.length === 0 ? undefined : await findOwnDomain(store.reader, settings.hostname);
 		const keys =
@@ -51,12 +53,11 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 		for (const domain of due) {
 			const now = clock.now();
-			const claim = {day, domain, now: storeTime(now), due: storeTime(now + againMs)};
+			const claim = {day, domain, now: storeTime(now), due: storeTime(now + retryMs)};
 			if (isStopping || !(await store.writer.transaction(trx => claimTlsReport(trx, claim)))) {
 				continue;
 			}
-			const sent = report(day, domain, own.name, keys);
-			const error = await sent.then(
+			const error = await sendReport(context, resolver, {day, domain, own: own.name, keys}).then(
 				() => null,
 				(failure: Error) => failure.message,
 			);
@@ -64,47 +65,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 	}
 
-	/**
-	 * Sends the report if the domain requests one. Rejects only if no address accepted it, so that none gets it twice.
-	 */
-	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
-		const addresses = await unlessEnough(await reportAddresses(resolver, domain));
-		if (addresses.length === 0) {
-			return;
-		}
-		const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
-		const sendTo = async (to: string): Promise<string> => {
-			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
-			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
-			// Stopping the daemon waits for this.
-			const send = () => sendDirectly({settings, clock, resolver}, to, mail, true);
-			await inTime(limitMs, () => new Error(`not finished within ${limitMs / 1000} s`), send);
-			return to;
-		};
-		const results = await Promise.allSettled(addresses.map(sendTo));
-		const sent = results.flatMap(end => (end.status === 'fulfilled' ? [end.value] : []));
-		const failed = results.find(end => end.status === 'rejected');
-		if (sent.length === 0 && failed) {
-			throw failed.reason;
-		}
-		observer.logger.info({event: 'tls_report_sent', domain, day, to: sent});
-	}
-
-	/** Removes addresses that have had enough reports today: any domain may name somebody else's address. */
-	async function unlessEnough(addresses: readonly string[]): Promise<readonly string[]> {
-		const today = storeTime(clock.now()).slice(0, 10);
-		const claimed: string[] = [];
-		for (const [mailbox, to] of new Map(addresses.map(address => [mailboxOf(address), address]))) {
-			if (await store.writer.transaction(trx => claimTlsRecipient(trx, today, mailbox))) {
-				claimed.push(to);
-			} else {
-				observer.logger.info({event: 'tls_report_limited', to});
-			}
-		}
-		return claimed;
-	}
-
-	const watch = repeated(lookMs, sendDue, observer.storeFailed);
+	const watch = repeated(checkMs, sendDue, observer.storeFailed);
 	return {
 		sendDue: watch.now,
 		/** Resolves when the current report has ended. */
@@ -116,7 +77,53 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	};
 }
 
-/** Returns the `mailto:` addresses of a TLSRPT record (RFC 8460 §3), not `https:`. Rejects if DNS does not answer. */
+/** Sends the report if the domain requests one. Rejects only if no address accepted it, so that none gets it twice. */
+async function sendReport(
+	context: ReportsContext,
+	resolver: Resolver,
+	report: Pick<ReportMail, 'day' | 'domain' | 'own' | 'keys'>,
+): Promise<void> {
+	const {settings, store, clock, observer} = context;
+	const {day, domain} = report;
+	const addresses = await claimAddresses(context, await reportAddresses(resolver, domain));
+	if (addresses.length === 0) {
+		return;
+	}
+	const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
+	const sendTo = async (to: string): Promise<string> => {
+		const raw = tlsReportMail({...report, host: settings.hostname, to, counts, policy, now: clock.now()});
+		// Stopping the daemon waits for this.
+		const send = () => sendDirectly({settings, clock, resolver}, to, {raw, envelope: {from: '', to}}, true);
+		await inTime(sendLimitMs, () => new Error(`not finished within ${sendLimitMs / 1000} s`), send);
+		return to;
+	};
+	const results = await Promise.allSettled(addresses.map(sendTo));
+	const sent = results.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+	const failed = results.find(result => result.status === 'rejected');
+	if (sent.length === 0 && failed) {
+		throw failed.reason;
+	}
+	observer.logger.info({event: 'tls_report_sent', domain, day, to: sent});
+}
+
+/** Returns the addresses that may get another report today: any domain may name somebody else's address. */
+async function claimAddresses(
+	{store, clock, observer}: ReportsContext,
+	addresses: readonly string[],
+): Promise<readonly string[]> {
+	const today = storeTime(clock.now()).slice(0, 10);
+	const claimed: string[] = [];
+	for (const [mailbox, to] of new Map(addresses.map(address => [mailboxOf(address), address]))) {
+		if (await store.writer.transaction(trx => claimTlsRecipient(trx, today, mailbox))) {
+			claimed.push(to);
+		} else {
+			observer.logger.info({event: 'tls_report_limited', to});
+		}
+	}
+	return claimed;
+}
+
+/** Returns the `mailto:` addresses of a TLSRPT record (RFC 8460 §3), not `https:`. Rejects if DNS does not respond. */
 export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: string): Promise<readonly string[]> {
 	const answer = await resolver.txt(`_smtp._tls.${domain}`);
 	if (answer.kind === 'failed') {
@@ -155,7 +162,7 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 		'date-range': {'start-datetime': begin, 'end-datetime': end},
 		'contact-info': `postmaster@${own}`,
 		'report-id': id,
-		policies: [...groupBy(counts, one => one.policy)].map(([type, of]) => toPolicy(domain, type, of, policy)),
+		policies: [...groupBy(counts, row => row.policy)].map(([type, rows]) => toPolicy(domain, type, rows, policy)),
 	});
 	const seconds = (time: string) => Date.parse(time) / 1000;
 	const name = `${own}!${domain}!${seconds(begin)}!${seconds(end)}.json.gz`;
@@ -196,9 +203,9 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 
 /** Returns one policy with its results. DANE records are not stored, so `tlsa` has no `policy-string`. */
 function toPolicy(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
-	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
+	const sum = (rows: ReportMail['counts']) => rows.reduce((total, {n}) => total + n, 0);
 	const failed = counts.filter(({result}) => result !== 'success');
-	const sts = type === 'sts' && policy !== null && {'policy-string': toLines(policy), 'mx-host': policy.mx};
+	const sts = type === 'sts' && policy !== null && {'policy-string': policyLines(policy), 'mx-host': policy.mx};
 	return {
 		policy: {'policy-type': type, ...sts, 'policy-domain': domain},
 		summary: {
@@ -214,7 +221,7 @@ function toPolicy(domain: string, type: string, counts: ReportMail['counts'], po
 }
 
 /** Returns the lines of an MTA-STS policy. */
-function toLines({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
+function policyLines({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
 	const age = Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
 	return ['version: STSv1', `mode: ${mode}`, ...mx.map(host => `mx: ${host}`), `max_age: ${age}`];
 }

@@ -51,58 +51,33 @@ import {
 export type Upkeep = {
 	/** Call this when the interval of the sweep has changed. */
 	readonly reschedule: () => void;
-	/** Resolves when nothing is being removed any more. */
+	/** Resolves when all removals have stopped. */
 	readonly stop: () => Promise<void>;
 };
 
-const removalLookMs = 2000;
+const removalIntervalMs = 2000;
+
+type UpkeepOptions = {
+	/** The store's change generation before anything was cached or queued. */
+	readonly since: number;
+	/** Another process changed cached or queued data. */
+	readonly changed: () => void;
+	/** Waiting mail is due sooner than before. */
+	readonly moved: () => void;
+	/** Removes the captured files of recipients created in a time range (milliseconds). */
+	readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
+};
 
 /** Starts the work besides mail: notices changes by others and steps of the clock, and removes old data. */
-export function startUpkeep(
-	context: Context,
-	{
-		since,
-		changed,
-		moved,
-		removeCapturedOf,
-	}: {
-		/** The store's change generation before anything was cached or queued. */
-		readonly since: number;
-		/** Another process changed cached or queued data. */
-		readonly changed: () => void;
-		/** Waiting mail is due sooner than before. */
-		readonly moved: () => void;
-		/** Removes the captured files of recipients created in a time range (milliseconds). */
-		readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
-	},
-): Upkeep {
+export function startUpkeep(context: Context, {since, changed, moved, removeCapturedOf}: UpkeepOptions): Upkeep {
 	const {live, store, clock, removeCaptured, observer} = context;
 	const {storeFailed, logger} = observer;
 	const changes = watchChanges({since, read: () => readGeneration(store.reader), changed, failed: storeFailed});
-	const clockSteps = setInterval(moveAfterStep, watchMs);
+	const clockSteps = setInterval(hastenAfterStep, clockCheckMs);
 	const clockSkew = watchClockSkew(store, clock, logger);
 	const clockWatch = new ClockWatch(clock);
-	const days = () => live().retentionDays;
 	const sweep = startSweep({
-		tasks: [
-			dayTask({store, clock}),
-			messageTask({store, clock, days, removeCaptured, removeCapturedOf}),
-			workspaceTask({store, clock, removeCaptured}),
-			auditTask({store, clock, days}),
-			pauseTask({store, clock}),
-			keyTask({store, clock, retention: () => live().idempotencyRetention}),
-			sealedTask({store, clock}),
-			tlsTask({store, clock}),
-			paceTask({store, clock}),
-			inboundTask({store, clock}),
-			receivedTask({store, clock, days: () => live().receivedRetentionDays}),
-			reputationTask({store, clock}),
-			userTask({store, clock}),
-			allowanceTask({store, clock}),
-			listenerTask({store, acting: toActing(context)}),
-			// Last: it returns the space freed by the others.
-			fileTask({store}),
-		],
+		tasks: createTasks(context, removeCapturedOf),
 		intervalMs: () => live().sweepInterval,
 		clock,
 		failed: sweepFailed,
@@ -111,32 +86,16 @@ export function startUpkeep(
 	const removals = [
 		deletionTask({store, clock, removeCaptured}),
 		erasureTask({reader: store.reader, eraser: new Eraser(context), clock}),
-	].map(task => startSweep({tasks: [task], intervalMs: () => removalLookMs, clock, failed: sweepFailed}));
+	].map(task => startSweep({tasks: [task], intervalMs: () => removalIntervalMs, clock, failed: sweepFailed}));
 
 	function sweepFailed(error: unknown, task: string): void {
 		logger.error({event: 'sweep_failed', task, err: error});
 		storeFailed(error);
 	}
 
-	/** A clock that is set back must not make anything wait longer than its maximum wait. */
-	async function moveForward(): Promise<void> {
-		const now = clock.now();
-		const maxWait = maxWaitOfAll(context.destinations(), live().retrySchedule);
-		await store.writer.transaction(async trx => {
-			await takeTime(trx);
-			await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + maxWait), storeTime(now));
-			await bringForward(
-				waitingDeliveries(trx),
-				storeTime(now + context.settings.webhookBackoff),
-				storeTime(now),
-			);
-		});
-		moved();
-	}
-
-	function moveAfterStep(): void {
+	function hastenAfterStep(): void {
 		if (clockWatch.step() > 0) {
-			void moveForward().catch(storeFailed);
+			void hastenWaiting(context).then(moved).catch(storeFailed);
 		}
 	}
 
@@ -151,7 +110,42 @@ export function startUpkeep(
 	};
 }
 
-const periodMs = 500;
+function createTasks(context: Context, removeCapturedOf: UpkeepOptions['removeCapturedOf']) {
+	const {live, store, clock, removeCaptured} = context;
+	const days = () => live().retentionDays;
+	return [
+		dayTask({store, clock}),
+		messageTask({store, clock, days, removeCaptured, removeCapturedOf}),
+		workspaceTask({store, clock, removeCaptured}),
+		auditTask({store, clock, days}),
+		pauseTask({store, clock}),
+		keyTask({store, clock, retention: () => live().idempotencyRetention}),
+		sealedTask({store, clock}),
+		tlsTask({store, clock}),
+		paceTask({store, clock}),
+		inboundTask({store, clock}),
+		receivedTask({store, clock, days: () => live().receivedRetentionDays}),
+		reputationTask({store, clock}),
+		userTask({store, clock}),
+		allowanceTask({store, clock}),
+		listenerTask({store, acting: toActing(context)}),
+		// Last: it returns the space freed by the others.
+		fileTask({store}),
+	];
+}
+
+/** Limits every wait to its maximum, so that nothing waits longer because the clock was set back. */
+async function hastenWaiting({settings, live, store, clock, destinations}: Context): Promise<void> {
+	const now = clock.now();
+	const maxWait = maxWaitOfAll(destinations(), live().retrySchedule);
+	await store.writer.transaction(async trx => {
+		await takeTime(trx);
+		await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + maxWait), storeTime(now));
+		await bringForward(waitingDeliveries(trx), storeTime(now + settings.webhookBackoff), storeTime(now));
+	});
+}
+
+const changeCheckMs = 500;
 
 /** Notices within half a second what the CLI or another node changed. */
 export function watchChanges({
@@ -176,14 +170,14 @@ export function watchChanges({
 		known = generation;
 	}
 
-	const watch = repeated(periodMs, check, failed);
+	const watch = repeated(changeCheckMs, check, failed);
 	void watch.now();
 	return watch;
 }
 
-const watchMs = 1000;
-/** Smaller steps of the wall clock are ignored, in milliseconds. */
-const tolerance = 60_000;
+const clockCheckMs = 1000;
+/** Steps of the wall clock up to this size are ignored. */
+const ignoredStepMs = 60_000;
 
 /** Compares the wall clock with the monotonic clock. */
 export class ClockWatch {
@@ -195,22 +189,20 @@ export class ClockWatch {
 		this.#offset = clock.now() - clock.monotonic();
 	}
 
-	/**
-	 * Returns by how many milliseconds the wall clock stepped back since the last call. Call it about once a second.
-	 */
+	/** Returns by how many milliseconds the wall clock stepped back since the last call. Call it every second. */
 	step(): number {
 		const before = this.#offset;
 		this.#offset = this.#clock.now() - this.#clock.monotonic();
-		return before - this.#offset > tolerance ? before - this.#offset : 0;
+		return before - this.#offset > ignoredStepMs ? before - this.#offset : 0;
 	}
 }
 
-const lookMs = 60_000;
-const tellMs = 60 * 60_000;
+const skewCheckMs = 60_000;
+const skewLogMs = 60 * 60_000;
 
-/** Warns if this machine's clock differs from the database's. Mail uses the database's; the log and TLS do not. */
+/** Warns if this machine's clock, which the log and TLS use, differs from the database's, which mail uses. */
 function watchClockSkew(store: Pick<Store, 'skew'>, clock: Pick<Clock, 'monotonic'>, logger: Logger): NodeJS.Timeout {
-	const mayLog = createThrottle(tellMs, clock);
+	const mayLog = createThrottle(skewLogMs, clock);
 	function check(): void {
 		const skew = store.skew();
 		if (Math.abs(skew) > noticeableSkewMs && mayLog('')) {
@@ -219,7 +211,7 @@ function watchClockSkew(store: Pick<Store, 'skew'>, clock: Pick<Clock, 'monotoni
 		}
 	}
 	check();
-	return setInterval(check, lookMs);
+	return setInterval(check, skewCheckMs);
 }
 
 /** Logs at startup settings that are allowed but probably unintended. */
@@ -241,8 +233,10 @@ export function warnAtStart({
 }): void {
 	const hasDeliverRole = settings.roles.includes('deliver');
 	if (hasDeliverRole && settings.publicUrl === null && isWildcard(settings.httpListen.host)) {
-		const place = isInContainer ? 'in this container' : 'on all addresses of the machine';
-		const text = `links in messages point to ${publicUrl}, a guess because the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
+		const location = isInContainer ? 'in this container' : 'on all addresses of the machine';
+		const text =
+			`links in messages point to ${publicUrl}, a guess because the server listens ${location}: ` +
+			'set MAILCTL_PUBLIC_URL to the https address at which recipients reach it';
 		logger.warn({event: 'public_url_guessed', public_url: publicUrl}, text);
 	} else if (hasDeliverRole && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
@@ -264,7 +258,7 @@ export function warnAtStart({
 	}
 }
 
-/** Returns what a workspace requires but the settings lack, for people. Empty if nothing is missing. */
+/** Describes the settings that a workspace requires but that are missing. */
 function unmetSettings(
 	{source_pool: pool, route}: {readonly source_pool: string | null; readonly route: string | null},
 	{sourcePools, relays}: Pick<Settings, 'sourcePools' | 'relays'>,
@@ -280,16 +274,12 @@ function unmetSettings(
 	];
 }
 
-/** Logs what workspaces require but the settings lack. */
+/** Logs which settings workspaces require but are missing. */
 export async function warnOfWorkspaces({
 	settings,
 	reader,
 	logger,
-}: {
-	readonly settings: Settings;
-	readonly reader: Knex;
-	readonly logger: Logger;
-}): Promise<void> {
+}: Readonly<{settings: Settings; reader: Knex; logger: Logger}>): Promise<void> {
 	for (const workspace of await listWorkspaces(reader)) {
 		for (const problem of unmetSettings(workspace, settings)) {
 			logger.warn({event: 'workspace_setting_unknown', workspace: workspace.id}, `${workspace.name}: ${problem}`);
@@ -305,11 +295,11 @@ type DomainChecksOptions = {
 	readonly observer: Pick<Observer, 'domainChecked' | 'storeFailed'>;
 };
 
-const domainLookMs = 15_000;
+const domainCheckMs = 15_000;
 const minuteMs = 60_000;
 const maxConcurrent = 4;
-/** Limits how many others a new domain waits for, however many are due. */
-const maxPerRound = 32;
+/** Limits for how many others a new domain waits, however many are due. */
+const maxPerBatch = 32;
 const maxRead = 5000;
 
 /**
@@ -320,7 +310,7 @@ export class DomainChecks {
 	readonly #options: DomainChecksOptions;
 	readonly #writes = new Set<Promise<unknown>>();
 	#isStopping = false;
-	#looking: Promise<void> | null = null;
+	#currentCheck: Promise<void> | null = null;
 	#shouldRunAgain = false;
 	#timer: NodeJS.Timeout | undefined;
 
@@ -329,7 +319,7 @@ export class DomainChecks {
 	}
 
 	start(): void {
-		this.#timer = setInterval(() => this.rescan(), domainLookMs);
+		this.#timer = setInterval(() => this.rescan(), domainCheckMs);
 		this.rescan();
 	}
 
@@ -340,26 +330,26 @@ export class DomainChecks {
 
 	/** Checks what is due now. Resolves when done. Calls during a check cause another one. */
 	async checkDue(): Promise<void> {
-		if (this.#looking !== null) {
+		if (this.#currentCheck !== null) {
 			this.#shouldRunAgain = true;
-			return await this.#looking;
+			return await this.#currentCheck;
 		}
-		this.#looking = this.#rounds();
+		this.#currentCheck = this.#runRounds();
 		try {
-			await this.#looking;
+			await this.#currentCheck;
 		} finally {
-			this.#looking = null;
+			this.#currentCheck = null;
 		}
 	}
 
-	/** Resolves when nothing is being written any more. Unfinished look-ups have no effect. */
+	/** Resolves when all writes have ended. Unfinished lookups have no effect. */
 	async stop(): Promise<void> {
 		this.#isStopping = true;
 		clearInterval(this.#timer);
 		await Promise.allSettled(this.#writes);
 	}
 
-	async #rounds(): Promise<void> {
+	async #runRounds(): Promise<void> {
 		let hasMore: boolean;
 		do {
 			this.#shouldRunAgain = false;
@@ -367,12 +357,12 @@ export class DomainChecks {
 		} while ((hasMore || this.#shouldRunAgain) && !this.#isStopping);
 	}
 
-	/** Checks some of what is due. Returns `false` if nothing is left. */
+	/** Checks some of the due domains. Returns `false` if none were due or a check failed. */
 	async #checkBatch(): Promise<boolean> {
-		const due = (await this.#dueDomains()).slice(0, maxPerRound);
+		const due = (await this.#dueDomains()).slice(0, maxPerBatch);
 		const remaining = due[Symbol.iterator]();
 		let hasFailed = false;
-		const queue = async () => {
+		const worker = async () => {
 			for (let next = remaining.next(); !next.done && !this.#isStopping && !hasFailed; next = remaining.next()) {
 				await this.#check(next.value).catch(error => {
 					hasFailed = true;
@@ -380,7 +370,7 @@ export class DomainChecks {
 				});
 			}
 		};
-		await Promise.all(Array.from({length: maxConcurrent}, queue));
+		await Promise.all(Array.from({length: maxConcurrent}, worker));
 		return due.length > 0 && !hasFailed;
 	}
 
@@ -406,8 +396,8 @@ export class DomainChecks {
 		if (domain === undefined) {
 			return;
 		}
-		const sight = await queryDomainRecords(store.reader, domain, names, openSources, clock.now());
-		const checked = await this.#write(trx => recordDomainCheck(trx, acting, sight));
+		const query = await queryDomainRecords(store.reader, domain, names, openSources, clock.now());
+		const checked = await this.#write(trx => recordDomainCheck(trx, acting, query));
 		if (checked !== undefined) {
 			observer.domainChecked(checked);
 		}
@@ -418,12 +408,12 @@ export class DomainChecks {
 		if (this.#isStopping) {
 			return undefined;
 		}
-		const written = this.#options.store.writer.transaction(work);
-		this.#writes.add(written);
+		const write = this.#options.store.writer.transaction(work);
+		this.#writes.add(write);
 		try {
-			return await written;
+			return await write;
 		} finally {
-			this.#writes.delete(written);
+			this.#writes.delete(write);
 		}
 	}
 }

@@ -31,44 +31,10 @@ const arrivalsMs = 1000;
 const rowsPerPurge = 500;
 
 /** Creates the daemon's webhooks from the settings. */
-export function createWebhooks({settings, version, store, vault, boot, clock, observer, eventWriter}: Context) {
-	const thread = new PostThread({
-		spawn: () =>
-			new Worker(entryPoint('daemon/threads/poster'), {
-				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
-				resourceLimits: threadLimits.poster,
-			}),
-		clock,
-		observer,
-	});
-
-	async function attempt(delivery: ClaimedDelivery): Promise<PostEnd | null> {
-		const {id, endpointId, url, body} = delivery;
-		let signing: Signing;
-		try {
-			signing = openSigning(vault, endpointId, signingAt(delivery, storeTime(clock.now())));
-		} catch (error) {
-			observer.webhookSecretProblem(error, endpointId);
-			return null;
-		}
-		return await thread.post({id, url, body, signing});
-	}
-
-	const dispatcher = new WebhookDispatcher({
-		...settings.webhookConcurrency,
-		writer: store.writer,
-		eventWriter,
-		boot,
-		readWork: () => readEndpointWork(store.reader),
-		releaseUnknown: known =>
-			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(clock.now()))),
-		post: attempt,
-		backoffMs: settings.webhookBackoff,
-		clock,
-		onStoreError: observer.storeFailed,
-		observer,
-	});
-
+export function createWebhooks(context: Context) {
+	const {store, clock, observer} = context;
+	const thread = createThread(context);
+	const dispatcher = createDispatcher(context, thread);
 	let arrivals: {stop: () => void} | null = null;
 	let isPurging = false;
 
@@ -107,9 +73,9 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 			}
 		},
 		due: (endpointIds: readonly string[]): void => dispatcher.due(endpointIds),
-		/** Reads what is waiting in memory again. */
+		/** Drops cached work, so that no attempt starts with old data. */
 		forget: (): void => dispatcher.recall(),
-		/** Others changed endpoints or deliveries. */
+		/** Call this when others have changed endpoints or deliveries. */
 		async rescan(): Promise<void> {
 			void purge();
 			await dispatcher.rescan();
@@ -120,6 +86,49 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 			await thread.stop();
 		},
 	};
+}
+
+function createThread({settings, version, store, clock, observer}: Context): PostThread {
+	return new PostThread({
+		spawn: () =>
+			new Worker(entryPoint('daemon/threads/poster'), {
+				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
+				resourceLimits: threadLimits.poster,
+			}),
+		clock,
+		observer,
+	});
+}
+
+function createDispatcher(context: Context, thread: PostThread): WebhookDispatcher {
+	const {settings, store, vault, boot, clock, observer, eventWriter} = context;
+
+	async function post(delivery: ClaimedDelivery): Promise<PostEnd | null> {
+		const {id, endpointId, url, body} = delivery;
+		let signing: Signing;
+		try {
+			signing = openSigning(vault, endpointId, signingAt(delivery, storeTime(clock.now())));
+		} catch (error) {
+			observer.webhookSecretProblem(error, endpointId);
+			return null;
+		}
+		return await thread.post({id, url, body, signing});
+	}
+
+	return new WebhookDispatcher({
+		...settings.webhookConcurrency,
+		writer: store.writer,
+		eventWriter,
+		boot,
+		readWork: () => readEndpointWork(store.reader),
+		releaseUnknown: known =>
+			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(clock.now()))),
+		post,
+		backoffMs: settings.webhookBackoff,
+		clock,
+		onStoreError: observer.storeFailed,
+		observer,
+	});
 }
 
 export type Webhooks = ReturnType<typeof createWebhooks>;
@@ -160,7 +169,7 @@ type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 	readonly newId: NewId;
 };
 
-/** Posts a signed example event to an endpoint now, from this thread, like a delivery. Stores nothing. */
+/** Posts a signed example event to an endpoint now, from this thread, as a delivery would be. Stores nothing. */
 export async function postExample(
 	{settings, version, vault, clock, newId}: ExampleOptions,
 	endpoint: Endpoint,
@@ -168,13 +177,13 @@ export async function postExample(
 	const {id, workspaceId, url, events, format} = endpoint;
 	const [type = 'delivered'] = events;
 	const now = storeTime(clock.now());
-	const isOfNone = type === 'domain_changed' || type === 'endpoint_disabled';
-	const about = isOfNone
+	const hasNoMessage = type === 'domain_changed' || type === 'endpoint_disabled';
+	const ids = hasNoMessage
 		? {messageId: null, recipient: null}
 		: {messageId: newId('msg'), recipient: 'user@example.com'};
-	const event = {...about, id: newId('evt'), type, workspaceId, occurredAt: now, detail: {}};
+	const event = {...ids, id: newId('evt'), type, workspaceId, occurredAt: now, detail: {}};
 	const message = {metadata: null, tags: null, templateId: newId('tpl'), subject: 'Example'};
-	const body = webhookBody(event, isOfNone ? undefined : message, format ?? 'default');
+	const body = webhookBody(event, hasNoMessage ? undefined : message, format ?? 'default');
 	const signing = openSigning(vault, id, signingAt(endpoint, now));
 	const poster = createPosting(postingOf(settings, version), clock);
 	try {

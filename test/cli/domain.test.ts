@@ -95,7 +95,7 @@ test('domain: add, list and show before any record is published', async t => {
 	);
 
 	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example already exists/);
-	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /there is no domain nix\.example, add it/);
+	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /the domain nix\.example does not exist, add it/);
 	refused(
 		t,
 		await cli.run('domain', 'add', 'localhost'),
@@ -256,7 +256,7 @@ test('domain remove is refused while senders use the domain', async t => {
 	await cli.json('sender', 'remove', 'a@shop.example', '--yes');
 	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /no terminal to confirm it, add --yes/);
 	t.deepEqual(await cli.json('domain', 'remove', 'shop.example', '--yes'), {name: 'shop.example', removed: true});
-	refused(t, await cli.run('domain', 'remove', 'shop.example', '--yes'), 65, /there is no domain shop\.example/);
+	refused(t, await cli.run('domain', 'remove', 'shop.example', '--yes'), 65, /domain shop\.example does not exist/);
 	const store = await cli.store();
 	t.deepEqual(await store.reader('dkim_keys'), [], 'its keys are gone');
 });
@@ -349,6 +349,6 @@ test('domain dmarc lists who sends as the domain, from ingested reports, and wha
 		...{days: 1, reports: 0, sources: []},
 		advice: {next: 'quarantine', days: 30, cost},
 	});
-	refused(t, await cli.run('domain', 'dmarc', 'nix.example'), 65, /there is no domain nix\.example/);
+	refused(t, await cli.run('domain', 'dmarc', 'nix.example'), 65, /the domain nix\.example does not exist/);
 	refused(t, await cli.run('domain', 'dmarc', 'shop.example', '--days', '91'), 64, /--days/);
 });

@@ -19,7 +19,7 @@ export type MakeOptions = {
 	readonly renderer: Renderer;
 	/** How long an unsubscribe link is valid, in milliseconds. */
 	readonly tokenLifetimeMs: number;
-	/** Whether mail to the return-path domain is read. Unsubscribing by mail needs that. */
+	/** Whether mail to the return-path domain is read, which unsubscribing by mail requires. */
 	readonly isListening: boolean;
 	/** Whether replies to `reply+…@` the return-path domain are accepted. */
 	readonly canReceiveReplies: boolean;
@@ -36,7 +36,7 @@ export type Variant = RenderVariant & {readonly locale: string | null};
 /** What a renderer looks up by name before it processes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
-/** What a message has whether it was rendered or submitted. */
+/** What every message has, whether it is rendered or submitted. */
 type Basis = {
 	readonly pages: PageLinks;
 	readonly claims: Claims;
@@ -46,7 +46,7 @@ type Basis = {
 
 /**
  * Renders, composes and signs the message for one recipient. The locale is the send's, else the workspace's, else `en`;
- * the time zone is found likewise. Everything but the signature's time is the same in every attempt.
+ * the time zone is chosen likewise. Everything but the signature's time is the same in every attempt.
  */
 export class MessageComposer {
 	readonly #options: MakeOptions;
@@ -150,7 +150,7 @@ export class MessageComposer {
 		const message = this.#toMessage(job, basis, {subject: rendered.subject, html, text: rendered.text});
 		const mail = this.#compose(message, signing, clock.now());
 		const subject =
-			variables === null ? message.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
+			variables === null ? message.subject : toStoredSubject(renderer.renderPieces(variant, input, renderMs));
 		const {envelopeFrom, stamp} = basis;
 		const smtputf8 = needsSmtputf8(message);
 		return {ok: true, message: {mail, subject, envelopeFrom, ref: stamp.ref, firstLink, links, smtputf8}};
@@ -162,19 +162,16 @@ export class MessageComposer {
 		content: Pick<RenderedMessage, 'subject' | 'html' | 'text'>,
 	): RenderedMessage {
 		const {links, canReceiveReplies} = this.#options;
-		const {id, address, reply_to: replyTo} = recipient;
+		const {id, address, reply_to: requested} = recipient;
 		const extras = readExtras(recipient.extras);
+		const replyTo = requested === erasedAddress ? null : requested;
+		const isTracked = extras.replyTracking && canReceiveReplies;
 		return {
 			...stamp,
 			from: {address: recipient.from_address, name: recipient.sender_name},
 			to: recipient.to_address,
 			cc: toCc(recipient),
-			replyTo:
-				extras.replyTracking && canReceiveReplies
-					? `${links.replyLocal(id, address)}@${returnPathDomain}`
-					: replyTo === erasedAddress
-						? null
-						: replyTo,
+			replyTo: isTracked ? `${links.replyLocal(id, address)}@${returnPathDomain}` : replyTo,
 			...content,
 			attachments,
 			extras,
@@ -201,7 +198,7 @@ function track(
 }
 
 /** Returns the subject without the values of sensitive variables. */
-function keptSubject(rendered: ReturnType<Renderer['renderPieces']>): string {
+function toStoredSubject(rendered: ReturnType<Renderer['renderPieces']>): string {
 	return rendered.ok ? rendered.subject : hiddenValue;
 }
 

@@ -13,7 +13,7 @@ import {createClassify} from '../../mail/classify-reply.ts';
 /** The data with which a reader thread is started. */
 export type ReaderData = {
 	readonly shared: SharedArrayBuffer;
-	/** The rules for classifying refusals, until others are sent. */
+	/** The rules for classifying rejections, until others are sent. */
 	readonly bounceRules: readonly BounceRule[];
 };
 
@@ -27,12 +27,12 @@ port.on('message', (message: ToWorker<ReaderJob> | NewRules) => {
 	if (message.kind === 'rules') {
 		classify = createClassify(message.rules);
 	} else {
-		reading = reading.then(() => doAll(message.jobs));
+		reading = reading.then(() => readAll(message.jobs));
 	}
 });
 
 /** Reads in order, because a parser may yield. An error thrown by a parser ends the thread. */
-async function doAll(jobs: readonly ReaderJob[]): Promise<void> {
+async function readAll(jobs: readonly ReaderJob[]): Promise<void> {
 	for (const job of jobs) {
 		Atomics.add(cells, progress.begun, 1);
 		Atomics.store(cells, progress.working, 1);

@@ -23,7 +23,7 @@ export type Remake = {
 	readonly signing: readonly SigningKeyText[];
 };
 
-/** The message and the content that its template rendered, or the reason why there is none (`message`). */
+/** The message and the content that its template rendered, or why it could not be rendered (`message`). */
 export type RemakeResult =
 	| {
 			readonly ok: true;
@@ -66,5 +66,5 @@ function toTexts(mail: Uint8Array): {readonly html: string; readonly text: strin
 	return {html: textOf('text/html'), text: textOf('text/plain')};
 }
 
-// The thread exists for one message only, because templates are untrusted code.
+// A thread renders only one message, because templates are untrusted code.
 await processInputs(input => remake(input as Remake));

@@ -18,8 +18,7 @@ import {
 	type SentJob,
 	type ToRenderer,
 } from '../../queue/renderers.ts';
-import type {FeedbackAddresses} from './make.ts';
-import {type Ingredients, MessageComposer, type Variant} from './make.ts';
+import {type FeedbackAddresses, type Ingredients, MessageComposer, type Variant} from './make.ts';
 
 /**
  * The data with which a renderer is started.
@@ -54,17 +53,15 @@ const composer = new MessageComposer({
 	clock,
 });
 
-const letGo = createGarbage();
-const restMs = 60_000;
+const countGarbage = createGarbage();
+const retryMs = 60_000;
 
-const cached = 500;
-const templates = new LRUCache<string, readonly Variant[]>({max: cached});
-const signings = new LRUCache<string, readonly SigningKey[]>({max: cached});
+const maxCached = 500;
+const templates = new LRUCache<string, readonly Variant[]>({max: maxCached});
+const signingKeys = new LRUCache<string, readonly SigningKey[]>({max: maxCached});
 const problems = new Map<string, string>();
-/**
- * By template version, the `known` of its last job that took long. Jobs sent earlier than that are returned unrendered.
- */
-const slow = new LRUCache<string, number>({max: cached});
+/** By template version, `known` of its last slow job. Jobs that were sent earlier than that are returned unrendered. */
+const slow = new LRUCache<string, number>({max: maxCached});
 const batches: Array<readonly SentJob[]> = [];
 const requested = new Set<string>();
 
@@ -72,12 +69,12 @@ port.on('message', (message: ToRenderer) => {
 	if (message.kind === 'work') {
 		batches.push(message.jobs);
 	} else {
-		take(message);
+		storeResource(message);
 	}
-	work();
+	processBatches();
 });
 
-function take({name, value, problem}: Extract<ToRenderer, {kind: 'resource'}>): void {
+function storeResource({name, value, problem}: Extract<ToRenderer, {kind: 'resource'}>): void {
 	requested.delete(name);
 	try {
 		if (problem !== undefined) {
@@ -85,7 +82,7 @@ function take({name, value, problem}: Extract<ToRenderer, {kind: 'resource'}>): 
 		} else if (name.startsWith('template:')) {
 			templates.set(name, value as Variant[]);
 		} else {
-			signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
+			signingKeys.set(name, (value as SigningKeyText[]).map(importSigningKey));
 		}
 	} catch (error) {
 		// A damaged key only defers the messages that it signs; the thread continues.
@@ -94,26 +91,26 @@ function take({name, value, problem}: Extract<ToRenderer, {kind: 'resource'}>): 
 }
 
 /** Processes batches in order, each as soon as everything it needs has arrived. */
-function work(): void {
+function processBatches(): void {
 	for (let jobs = batches[0]; jobs; jobs = batches[0]) {
-		if (!hasAll(jobs)) {
+		if (!hasResources(jobs)) {
 			return;
 		}
 		batches.shift();
-		const results = jobs.map(makeOne);
+		const results = jobs.map(makeUnlessSlow);
 		problems.clear();
 		const transfer = results.flatMap(result => (result?.ok ? [result.message.mail.buffer as ArrayBuffer] : []));
 		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
 		port.postMessage({kind: 'done', results} satisfies FromRenderer, transfer);
-		letGo(bytes);
+		countGarbage(bytes);
 	}
 }
 
-function hasAll(jobs: readonly MakeJob[]): boolean {
+function hasResources(jobs: readonly MakeJob[]): boolean {
 	const missing = new Set<string>();
 	for (const {recipient, signing} of jobs) {
 		for (const name of [`template:${recipient.version_id}`, `dkim:${signing}`]) {
-			if (!templates.has(name) && !signings.has(name) && !problems.has(name)) {
+			if (!templates.has(name) && !signingKeys.has(name) && !problems.has(name)) {
 				missing.add(name);
 			}
 		}
@@ -128,16 +125,16 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 }
 
 /**
- * A batch holds messages from many senders. If one message took long, others of its template are returned, so that they
- * do not delay the rest.
+ * A batch holds messages from many senders. If one message was slow, others with its template are returned unrendered,
+ * so that they do not delay the rest.
  */
-function makeOne(job: SentJob): RendererResult {
+function makeUnlessSlow(job: SentJob): RendererResult {
 	if (job.known <= (slow.get(job.recipient.version_id) ?? -1)) {
 		Atomics.add(cells, progress.begun, 1);
 		return null;
 	}
 	const began = performance.now();
-	const result = makeInTime(job);
+	const result = makeOrExplain(job);
 	if (result.ok || performance.now() - began < quickMs) {
 		return result;
 	}
@@ -145,7 +142,7 @@ function makeOne(job: SentJob): RendererResult {
 	return {...result, wasSlow: true};
 }
 
-function makeInTime(job: SentJob): MakeResult {
+function makeOrExplain(job: SentJob): MakeResult {
 	Atomics.add(cells, progress.begun, 1);
 	Atomics.store(cells, progress.working, 1);
 	try {
@@ -166,10 +163,10 @@ function findIngredients({
 	recipient: {version_id: versionId},
 	signing,
 }: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {
-	const [variants, keys] = [templates.get(`template:${versionId}`), signings.get(`dkim:${signing}`)];
+	const [variants, keys] = [templates.get(`template:${versionId}`), signingKeys.get(`dkim:${signing}`)];
 	if (!variants || !keys) {
 		const message = problems.get(`template:${versionId}`) ?? problems.get(`dkim:${signing}`) ?? '';
-		return {ok: false, unmade: {reason: 'not_available', message, waitMs: restMs, isOurs: true}};
+		return {ok: false, unmade: {reason: 'not_available', message, waitMs: retryMs, isOurs: true}};
 	}
 	return {ok: true, variants, signing: keys};
 }

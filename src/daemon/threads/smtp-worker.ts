@@ -27,7 +27,7 @@ export type SmtpWorkerData = Omit<
 	readonly dane: boolean;
 	/** The memory of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
-	/** The rules for classifying refusals, until others are sent. */
+	/** The rules for classifying rejections, until others are sent. */
 	readonly bounceRules: readonly BounceRule[];
 };
 
@@ -39,12 +39,12 @@ const maxApiMs = 120_000;
 
 const {dnsServers, dane, bounceRules, time, providerHosts, userAgent, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
-const stop = new AbortController();
+const stopping = new AbortController();
 // Every waiting recipient adds a listener, which Node reports as a leak from the eleventh on.
-setMaxListeners(0, stop.signal);
+setMaxListeners(0, stopping.signal);
 const permits = new Permits(options.maxSessions);
-/** By recipient id: called once its outcome has been recorded. */
-const unjudged = new Map<string, () => void>();
+/** By recipient id, a function that is called once the outcome has been recorded. */
+const awaitingRecord = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
 const resolver = createResolver(dns);
@@ -64,16 +64,16 @@ const deliverer = new Deliverer({
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock,
 	permit: id => permits.take(id),
-	silent: site => tellSilent(site),
-	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
+	silent: site => sendSilent(site),
+	judged: id => new Promise(resolve => (stopping.signal.aborted ? resolve() : awaitingRecord.set(id, resolve))),
 });
-const letGo = createGarbage();
+const countGarbage = createGarbage();
 
-const tellSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPort as NonNullable<typeof parentPort>, {
+const sendSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPort as NonNullable<typeof parentPort>, {
 	async deliver({site, connections, delivery}) {
 		const {length} = delivery.data;
-		const result = await deliverer.deliver(site, connections, delivery, stop.signal);
-		letGo(length);
+		const result = await deliverer.deliver(site, connections, delivery, stopping.signal);
+		countGarbage(length);
 		return result;
 	},
 	allow(limits) {
@@ -85,8 +85,8 @@ const tellSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPo
 	recorded(ids) {
 		for (const id of ids) {
 			permits.giveBack(id);
-			unjudged.get(id)?.();
-			unjudged.delete(id);
+			awaitingRecord.get(id)?.();
+			awaitingRecord.delete(id);
 		}
 	},
 	classifyBy(rules) {
@@ -100,9 +100,9 @@ const tellSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPo
 });
 
 function abortWaiting(): void {
-	stop.abort();
-	for (const resolve of unjudged.values()) {
+	stopping.abort();
+	for (const resolve of awaitingRecord.values()) {
 		resolve();
 	}
-	unjudged.clear();
+	awaitingRecord.clear();
 }

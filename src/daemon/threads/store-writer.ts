@@ -26,7 +26,7 @@ export type WriterData = {
 	/** The id that the daemon's claims carry. */
 	readonly boot: string;
 	readonly live: WriterLive;
-	/** Signals that nothing is in progress any more. */
+	/** Signals that all work has ended. */
 	readonly ended: SharedArrayBuffer;
 };
 
@@ -44,7 +44,7 @@ export type WriterNews =
 	| {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]}
 	| {readonly kind: 'commit'; readonly ms: number};
 
-/** The main thread is told about slow commits, and about the first fast one after them. */
+/** Commits slower than this are reported to the main thread, as is the first fast one after them. */
 const slowCommitMs = 1000;
 
 const {file, committed, time, boot, ended, ...data} = workerData as WriterData;
@@ -53,11 +53,11 @@ const clock = createSharedClock(time);
 const newId = createIdSource(clock);
 const eventWriter: EventWriter = {
 	newId,
-	onDue: ids => tell({kind: 'due', ids}),
-	onCounted: ids => tell({kind: 'counted', ids}),
+	onDue: ids => send({kind: 'due', ids}),
+	onCounted: ids => send({kind: 'counted', ids}),
 };
 const {writer, dialect, close} = await openWriter(file, committed);
-const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
+const send = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
 	// The frequent writes whose arguments are plain data. Reports and suppressions involve functions, so the main
@@ -82,7 +82,7 @@ let wasSlow = false;
 writer.onCommit?.(ms => {
 	const isSlow = ms > slowCommitMs;
 	if (isSlow || wasSlow) {
-		tell({kind: 'commit', ms});
+		send({kind: 'commit', ms});
 	}
 	wasSlow = isSlow;
 });

@@ -44,8 +44,8 @@ const createDomainRoute = operationRoute(addDomain, {
 		'Creates the domain and its DKIM keys, which sign once their records are published. Publish the records in the response, then verify the domain.',
 	answer: [201, 'The domain, with the records to publish.', domainSchema],
 	errors: ['conflict', 'unprocessable_entity'],
-	async prepare({name, return_path_domain: own}, {domains}, workspaceId) {
-		const message = returnPathProblem(toDomainName(name), own === undefined ? null : toDomainName(own));
+	async prepare({name, return_path_domain: host}, {domains}, workspaceId) {
+		const message = returnPathProblem(toDomainName(name), host === undefined ? null : toDomainName(host));
 		if (message !== null) {
 			throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 		}

@@ -45,12 +45,12 @@ export async function checkDomainRecords(
 				const source = await authorityResolver;
 				verdicts.push(...(source === null ? [] : [await judgeRecord(source, record)]));
 			}
-			return {...record, ...best(verdicts), isPropagated};
+			return {...record, ...bestOf(verdicts), isPropagated};
 		}),
 	);
 }
 
-/** Checks the records of a host of this installation that accepts mail. There are none if no listener offers TLS. */
+/** Checks the records of a host on which this installation accepts mail. There are none without a TLS listener. */
 export async function lookAtHost(reader: Knex, host: string, names: SendingNames, open: OpenSources, now: number) {
 	const policy = await names.policy(reader, now);
 	const records = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
@@ -58,10 +58,10 @@ export async function lookAtHost(reader: Knex, host: string, names: SendingNames
 	return await checkDomainRecords(host, records, sources).finally(sources.close);
 }
 
-const order: ReadonlyArray<Verdict['state']> = ['ok', 'different', 'missing', 'unknown'];
+const bestFirst: ReadonlyArray<Verdict['state']> = ['ok', 'different', 'missing', 'unknown'];
 
-function best(verdicts: readonly Verdict[]): Verdict & {ok: boolean} {
-	const [verdict] = verdicts.toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
+function bestOf(verdicts: readonly Verdict[]): Verdict & {ok: boolean} {
+	const [verdict] = verdicts.toSorted((a, b) => bestFirst.indexOf(a.state) - bestFirst.indexOf(b.state));
 	return {
 		...(verdict ?? {state: 'unknown', found: [], problem: 'no resolver is configured'}),
 		ok: verdict?.state === 'ok',
@@ -92,11 +92,11 @@ export async function judgeRecord(resolver: Resolver, record: DomainRecord): Pro
 		case 'dmarc':
 			return await judgeDmarc(resolver, record);
 		case 'links':
-			return await judgeLead(resolver, record);
+			return await judgeTarget(resolver, record);
 		case 'mta_sts':
 			return await (record.type === 'CNAME'
-				? judgeLead(resolver, record)
-				: judgeTexts(resolver, record, judgeAnnounced));
+				? judgeTarget(resolver, record)
+				: judgeTexts(resolver, record, judgePolicyId));
 		case 'tls_report':
 			return await judgeTexts(resolver, record, judgeTlsReport);
 	}
@@ -169,40 +169,38 @@ function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
 	const host = value.split(' ').at(-1) ?? '';
 	const expected = new Set([host, ...alike]);
-	const wrong = `bounces would not reach ${host}`;
+	const problem = `bounces would not reach ${host}`;
 	const answer = await resolver.mx(name, true);
 	const records = recordsIn(answer);
 	if (isVerdict(records)) {
-		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, expected, wrong) : records;
+		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, expected, problem) : records;
 	}
 	const found = records.map(({priority, exchange}) => `${priority} ${exchange || '.'}`);
-	const best = Math.min(...records.map(({priority}) => priority));
-	const first = records.filter(({priority}) => priority === best).map(({exchange}) => exchange.toLowerCase());
-	if (first.every(exchange => expected.has(exchange))) {
+	const lowest = Math.min(...records.map(({priority}) => priority));
+	const preferred = records.filter(({priority}) => priority === lowest).map(({exchange}) => exchange.toLowerCase());
+	if (preferred.every(exchange => expected.has(exchange))) {
 		return ok(found);
 	}
-	const mxAnswers = await Promise.all([...expected].map(each => resolver.mx(each, true)));
+	const mxAnswers = await Promise.all([...expected].map(target => resolver.mx(target, true)));
 	const hosts = new Set([
 		...expected,
-		...mxAnswers.flatMap(own =>
-			own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : [],
-		),
+		...mxAnswers.flatMap(mx => (mx.kind === 'found' ? mx.records.map(({exchange}) => exchange.toLowerCase()) : [])),
 	]);
-	return first.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, wrong);
+	return preferred.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, problem);
 }
 
 async function judgeAlias(
 	resolver: Resolver,
 	name: string,
 	expected: ReadonlySet<string>,
-	wrong: string,
+	problem: string,
 ): Promise<Verdict> {
 	const aliases = recordsIn(await resolver.cname(name, true));
 	if (isVerdict(aliases)) {
 		return aliases;
 	}
 	const found = aliases.map(alias => `CNAME ${alias}`);
-	return aliases.some(alias => expected.has(alias.toLowerCase())) ? ok(found) : different(found, wrong);
+	return aliases.some(alias => expected.has(alias.toLowerCase())) ? ok(found) : different(found, problem);
 }
 
 async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
@@ -211,32 +209,32 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 		return texts;
 	}
 	const found = texts.filter(isSpf);
-	const [only] = found;
-	if (only === undefined) {
+	const [text] = found;
+	if (text === undefined) {
 		return missing;
 	}
 	if (found.length > 1) {
 		return different(found, `there are ${found.length} SPF records, but only one is allowed`);
 	}
-	const parsed = parseSpf(only);
+	const parsed = parseSpf(text);
 	if (!parsed.ok) {
 		return different(found, parsed.problem);
 	}
 	// A proposal that ends in ~all is for smarthosts, whose addresses can be published in other ways too.
 	if (value.endsWith('~all')) {
-		return judgeIncludes(only, value);
+		return judgeIncludes(text, value);
 	}
 	return await judgeCover(resolver, name, value, found);
 }
 
-function judgeIncludes(only: string, value: string): Verdict {
-	const [there, wanted] = [parseIncludes(only), parseIncludes(value)];
-	if (there.includes(unknownInclude)) {
-		return different([only], `${unknownInclude} is a placeholder for the value from your provider`);
+function judgeIncludes(text: string, value: string): Verdict {
+	const [included, expected] = [parseIncludes(text), parseIncludes(value)];
+	if (included.includes(unknownInclude)) {
+		return different([text], `${unknownInclude} is a placeholder for the value from your provider`);
 	}
-	const absent = wanted.filter(target => target !== unknownInclude && !there.includes(target));
+	const absent = expected.filter(target => target !== unknownInclude && !included.includes(target));
 	return ok(
-		[only],
+		[text],
 		absent.length === 0
 			? null
 			: `it does not include ${absent.join(', ')}: make sure that it covers the same hosts`,
@@ -313,23 +311,23 @@ async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Prom
 		if (policies[0] !== undefined) {
 			return judgePolicy(
 				policies[0],
-				owner === name ? lacking(policies[0], value) : `it is inherited from ${owner}`,
+				owner === name ? describeMissingReports(policies[0], value) : `it is inherited from ${owner}`,
 			);
 		}
 	}
 	return missing;
 }
 
-/** Returns a remark if reports could be sent to this installation but go elsewhere. */
-function lacking(text: string, proposed: string): string | null {
+/** Returns a remark if DMARC reports could be sent to this installation but go elsewhere. */
+function describeMissingReports(text: string, proposed: string): string | null {
 	const ownUri = parseTagList(proposed)?.get('rua');
-	const isThere = ownUri === undefined || namesUri(parseTagList(text)?.get('rua'), ownUri);
-	return isThere ? null : `its rua= does not include ${ownUri}, so reports are not sent here`;
+	const isIncluded = ownUri === undefined || namesUri(parseTagList(text)?.get('rua'), ownUri);
+	return isIncluded ? null : `its rua= does not include ${ownUri}, so reports are not sent here`;
 }
 
 /** Whether a `rua=` contains an address, with or without a size limit (RFC 7489 §6.2). */
 export function namesUri(rua: string | undefined, uri: string): boolean {
-	return tagParts(rua, ',').some(one => one.toLowerCase().replace(/!\d+[kmgt]?$/, '') === uri);
+	return tagParts(rua, ',').some(part => part.toLowerCase().replace(/!\d+[kmgt]?$/, '') === uri);
 }
 
 function judgePolicy(text: string, remark: string | null): Verdict {
@@ -338,14 +336,14 @@ function judgePolicy(text: string, remark: string | null): Verdict {
 		return different([text], 'it is not a list of tags that begins with v=DMARC1');
 	}
 	// RFC 7489 §6.6.3: a record without a valid policy counts as p=none if it requests reports.
-	const isSound = /^(?:none|quarantine|reject)$/i.test(tags.get('p') ?? '') || tags.has('rua');
-	return isSound ? ok([text], remark) : different([text], 'its p= must be none, quarantine or reject');
+	const isValid = /^(?:none|quarantine|reject)$/i.test(tags.get('p') ?? '') || tags.has('rua');
+	return isValid ? ok([text], remark) : different([text], 'its p= must be none, quarantine or reject');
 }
 
 /** Accepts an alias or the same addresses, because it only matters that browsers reach this installation. */
-async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
-	const wrong = `it does not point to ${value}`;
-	const byAlias = await judgeAlias(resolver, name, new Set([value.toLowerCase()]), wrong);
+async function judgeTarget(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
+	const problem = `it does not point to ${value}`;
+	const byAlias = await judgeAlias(resolver, name, new Set([value.toLowerCase()]), problem);
 	if (byAlias.state === 'ok') {
 		return byAlias;
 	}
@@ -357,7 +355,7 @@ async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promi
 	if (isVerdict(expected)) {
 		return {state: 'unknown', found: [], problem: `DNS returned no address for ${value}`};
 	}
-	return addresses.every(address => expected.includes(address)) ? ok(addresses) : different(addresses, wrong);
+	return addresses.every(address => expected.includes(address)) ? ok(addresses) : different(addresses, problem);
 }
 
 async function hostAddresses(resolver: Resolver, host: string): Promise<readonly string[] | Verdict> {
@@ -365,11 +363,11 @@ async function hostAddresses(resolver: Resolver, host: string): Promise<readonly
 	const addresses = results.flatMap(records => (isVerdict(records) ? [] : records));
 	return addresses.length > 0
 		? addresses
-		: (results.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
+		: (results.find(result => isVerdict(result) && result.state === 'unknown') ?? missing);
 }
 
 /** The id must be current, because others fetch the policy again only when its id changes. */
-function judgeAnnounced(texts: readonly string[], {value}: DomainRecord): Verdict {
+function judgePolicyId(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const id = announcedId(texts);
 	if (id === null) {
 		return different(texts, 'it is not a single MTA-STS record');
@@ -387,7 +385,7 @@ function judgeTlsReport(texts: readonly string[], {value}: DomainRecord): Verdic
 	return ok(found, found[0]?.toLowerCase().includes(expected) ? null : 'its reports go elsewhere');
 }
 
-// The texts about records that the command line and the dashboard share.
+// Texts about records that the command line and the dashboard share.
 
 const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
 	ownership: 'ownership',

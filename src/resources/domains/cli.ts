@@ -11,7 +11,7 @@ import {openRecordSources} from '../../net/resolver.ts';
 import {listFields} from '../fields.ts';
 import type {InputOf} from '../operation.ts';
 import {domainRecordsView, domainView, storedTime} from '../views.ts';
-import {isUnsigned, type OpenSources} from './check-records.ts';
+import {type CheckedRecord, isUnsigned, type OpenSources} from './check-records.ts';
 import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
 import {
 	type DomainRecord,
@@ -104,17 +104,17 @@ async function add(session: Session, options: object, text: string): Promise<voi
 			`it ${problem}`,
 		);
 	}
-	const parts = {keys: await generateSigningKeys(), ownHosts: ownHosts(session.settings())};
-	const {domain, keys} = await session.perform(addDomain, {name, ...hosts, ...parts});
-	await showUnasked(session, domain, keys);
+	const extra = {keys: await generateSigningKeys(), ownHosts: ownHosts(session.settings())};
+	const {domain, keys} = await session.perform(addDomain, {name, ...hosts, ...extra});
+	await showUnqueried(session, domain, keys);
 }
 
 async function update(session: Session, options: object, text: string): Promise<void> {
 	const {id} = await findNamed(session, text);
 	const changes = readFieldOptions<{link_host: string | null}>(updateFields, options);
-	const own = ownHosts(session.settings());
-	const {domain} = await session.perform(updateDomain, {id, ...changes, ownHosts: own});
-	await showUnasked(session, domain, await listDkimKeys(await session.reader(), id), ['links']);
+	const extra = {ownHosts: ownHosts(session.settings())};
+	const {domain} = await session.perform(updateDomain, {id, ...changes, ...extra});
+	await showUnqueried(session, domain, await listDkimKeys(await session.reader(), id), ['links']);
 }
 
 const domains: Noun<Domain> = {
@@ -143,7 +143,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 		session.show({name: row.name, zone: lines.map(line => `${line}\n`).join('')}, () => lines);
 		return;
 	}
-	await showChecked(session, await lookAt(session, row));
+	await showChecked(session, await queryRecords(session, row));
 }
 
 async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolean}, text: string): Promise<void> {
@@ -154,20 +154,22 @@ async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolea
 		const proofs = checked.records.filter(
 			({purpose, required}) => required && (purpose === 'ownership' || purpose === 'dkim'),
 		);
-		const wrong = `${name} is ${state}, not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
-		const isSilent = proofs.every(each => each.state === 'unknown');
-		const fix = isSilent ? 'check that DNS responds (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
-		throw new CliError('unavailable', wrong, fix);
+		const fix = isSilent(proofs) ? dnsFix : 'publish one of them and verify again';
+		throw new CliError('unavailable', `${name} is ${state}, not verified: ${listStates(proofs)}`, fix);
 	}
 	const keys = checked.records.filter(({purpose, key}) => purpose === 'dkim' && key?.state === 'active');
 	if (!ownershipOnly && isUnsigned(checked.records)) {
-		const wrong = `${name} is verified, not signed: ${keys.map(each => `${each.name} is ${each.state}`).join(', ')}`;
-		const isSilent = keys.every(each => each.state === 'unknown');
-		throw isSilent
-			? new CliError('unavailable', wrong, 'check that DNS responds (MAILCTL_DNS_SERVERS)')
-			: new CliError('data', wrong, 'publish one of them and verify again, or use --ownership-only');
+		const problem = `${name} is verified, not signed: ${listStates(keys)}`;
+		throw isSilent(keys)
+			? new CliError('unavailable', problem, dnsFix)
+			: new CliError('data', problem, 'publish one of them and verify again, or use --ownership-only');
 	}
 }
+
+const dnsFix = 'check that DNS responds (MAILCTL_DNS_SERVERS)';
+const isSilent = (records: readonly CheckedRecord[]) => records.every(({state}) => state === 'unknown');
+const listStates = (records: readonly CheckedRecord[]) =>
+	records.map(({name, state}) => `${name} is ${state}`).join(', ');
 
 async function rotateKey(
 	session: Session,
@@ -180,9 +182,9 @@ async function rotateKey(
 		session.show({name, cancelled: selectors}, () => [`discarded the keys ${selectors.join(', ')} of ${name}`]);
 		return;
 	}
-	const parts = {keys: await generateSigningKeys(), ...(selector !== undefined && {selector})};
-	const {domain, keys} = await session.perform(rotateKeys, {id, ...parts});
-	await showUnasked(session, domain, keys, ['dkim']);
+	const extra = {keys: await generateSigningKeys(), ...(selector !== undefined && {selector})};
+	const {domain, keys} = await session.perform(rotateKeys, {id, ...extra});
+	await showUnqueried(session, domain, keys, ['dkim']);
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
@@ -198,7 +200,7 @@ async function findNamed(session: Session, text: string): Promise<Domain> {
 	const {id} = await session.workspace();
 	const row = await findDomain(await session.reader(), id, name);
 	if (!row) {
-		throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
+		throw new CliError('data', `the domain ${name} does not exist`, `add it with mailctl domain add ${name}`);
 	}
 	return row;
 }
@@ -208,14 +210,15 @@ async function readRecords(session: Session, row: Domain, keys: readonly DkimKey
 	return await readDomainRecords(await session.reader(), names, row, keys, session.tools.clock.now());
 }
 
-async function lookAt(session: Session, row: Domain): Promise<DomainQuery> {
+async function queryRecords(session: Session, row: Domain): Promise<DomainQuery> {
 	return await asking(session, (reader, names, open, now) => queryDomainRecords(reader, row, names, open, now));
 }
 
-export async function asking<Sight>(
+/** Runs a check that queries DNS, with a status on the terminal meanwhile. */
+export async function asking<Result>(
 	session: Session,
-	runCheck: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Sight>,
-): Promise<Sight> {
+	runCheck: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Result>,
+): Promise<Result> {
 	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
 	const {clock} = session.tools;
 	session.terminal.status('querying DNS …');
@@ -227,23 +230,23 @@ export async function asking<Sight>(
 	}
 }
 
-const shownSources = 20;
+const maxListedSources = 20;
 
 async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
 	const {clock} = session.tools;
-	const sight = await asking(session, (reader, names, openSources) =>
+	const review = await asking(session, (reader, names, openSources) =>
 		createDmarcReview({reader, names, openSources, clock})(row, days),
 	);
-	session.show(dmarcView(sight), () => dmarcLines(session, row, sight));
+	session.show(dmarcView(review), () => dmarcLines(session, row, review));
 }
 
-function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight): string[] {
-	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = sight;
+function dmarcLines({terminal: {width}}: Session, row: Domain, review: DmarcSight): string[] {
+	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = review;
 	const {policy, next, name, record, why} = advice;
 	const [ours, others] = [grouped(advice.cost.ours), grouped(advice.cost.others)];
 	const stopped = `would have stopped ${ours} of your messages, ${others} others in ${advice.days} days`;
-	const rows = sources.slice(0, shownSources);
+	const rows = sources.slice(0, maxListedSources);
 	const more = ips - rows.length;
 	return [
 		...fields(
@@ -284,7 +287,7 @@ const dmarcColumns = [
 async function check(session: Session, text: string): Promise<DomainCheck> {
 	const checked = await checkDomain({
 		find: () => findNamed(session, text),
-		check: row => lookAt(session, row),
+		check: row => queryRecords(session, row),
 		write: session.write,
 		acting: session.tools,
 	});
@@ -303,13 +306,13 @@ async function showChecked(
 	session.show(domainRecordsView(domain, next, records, storedTime), () => lines(session, domain, records, next));
 }
 
-async function showUnasked(
+async function showUnqueried(
 	session: Session,
 	row: Domain,
 	keys: readonly DkimKey[],
 	purposes?: readonly string[],
 ): Promise<void> {
 	const records = (await readRecords(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
-	const {records: shown} = domainRecordsView(row, null, records, storedTime);
-	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
+	const view = domainRecordsView(row, null, records, storedTime);
+	session.show({...domainView(row, storedTime), records: view.records}, () => unaskedLines(session, row, records));
 }

@@ -13,14 +13,14 @@ const periods = [
 ];
 const maxRows = 50;
 
-/** Who sends with a domain in `From`, as DMARC reports say, and what to publish next. */
+/** The page that shows who sends with a domain in `From`, according to DMARC reports, and what to publish next. */
 export async function dmarcPage(
 	{query}: Visit,
 	domain: Domain,
 	{domains}: Pick<DashboardParts, 'domains'>,
 ): Promise<Answer> {
 	const days = Number(periods.find(({value}) => value === query.get('days'))?.value || dmarcPeriod.default);
-	const sight = await domains.reviewDmarc(domain, days);
+	const review = await domains.reviewDmarc(domain, days);
 	const to = `/domains/${domain.id}`;
 	return {
 		kind: 'page',
@@ -30,7 +30,7 @@ export async function dmarcPage(
 			chips('Period', query, 'days', periods, `${to}/dmarc`),
 			html`<a class="button" href="${to}">Domain</a>`,
 		]),
-		content: html`${adviceCard(domain, sight)}${section('Sources', sourceTable(sight))}`,
+		content: html`${adviceCard(domain, review)}${section('Sources', sourceTable(review))}`,
 	};
 }
 
@@ -45,30 +45,30 @@ function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice,
 			'Reports',
 			reports === 0
 				? `none in ${days} days`
-				: html`${count(reports)} in ${days} days, of ${name(reporters.join(', '))}`,
+				: html`${count(reports)} in ${days} days, from ${name(reporters.join(', '))}`,
 		],
-		['Not signed', unsigned === 0 ? null : `reports of ${count(unsigned)} messages, which the advice leaves out`],
+		['Not signed', unsigned === 0 ? null : `reports of ${count(unsigned)} messages, which the advice ignores`],
 		[
 			'A stricter policy',
 			reports === 0
 				? null
-				: `would have stopped ${count(cost.ours)} mails of yours and ${count(cost.others)} of others in ${advice.days} days.`,
+				: `would have stopped ${count(cost.ours)} of your messages and ${count(cost.others)} others in ${advice.days} days`,
 		],
 		[`TLS to ${returnPathHost(domain)}`, tlsWords(tls)],
-	])}<p class="soft">Anybody can send such a report: look who reports before you act on it.</p></div>`;
+	])}<p class="soft">Anyone can send such a report: check who sent it before you act on it.</p></div>`;
 }
 
 function sourceTable({sources, ips}: DmarcSight): Html {
 	const more = ips - maxRows;
 	return html`${table({
-		label: 'Sources of mail',
+		label: 'Sources of messages',
 		rows: sources.slice(0, maxRows),
-		empty: html`<p>No reports yet.</p><p>They come a day or two after the DMARC record with our address is published.</p>`,
+		empty: html`<p>No reports yet.</p><p>They arrive a day or two after you publish the DMARC record.</p>`,
 		columns: [
-			// On a phone the reason is below it, so that all is seen without scrolling.
+			// On a phone, the reason is below the address, so that everything is visible without scrolling.
 			{title: 'Address', cell: ({ip, why}) => html`${ip}<small class="narrow">${name(why)}</small>`, cut: true},
 			{title: 'Who', cell: ({ours}) => (ours ? badge('you', 'good') : badge('others', 'idle'))},
-			{title: 'Mails', cell: ({n}) => count(n), right: true},
+			{title: 'Messages', cell: ({n}) => count(n), right: true},
 			{title: 'Aligned', cell: ({n, aligned}) => share(aligned, n), right: true},
 			{title: 'DKIM', cell: ({n, dkim}) => share(dkim, n), right: true, wide: true},
 			{title: 'SPF', cell: ({n, spf}) => share(spf, n), right: true, wide: true},

@@ -13,9 +13,9 @@ import type {Domain} from './store.ts';
 
 /** The default and maximum period of the figures, in days. */
 export const dmarcPeriod = {default: 30, max: 90} as const;
-/** Returns the first of the last `days` days, including today, in UTC. */
+/** Returns the first day of a period of `days` days that ends today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
-/** The number of sources that are evaluated, those with the most messages. */
+/** Only this many sources are evaluated, those with the most messages. */
 const maxSources = 500;
 
 type Source = DmarcSource & {readonly ours: boolean};
@@ -77,11 +77,11 @@ export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 
 	function findEvidence(domain: Domain, days: number): Promise<Evidence> {
 		const key = `${domain.id} ${days}`;
-		const known = cache.get(key);
-		if (known !== undefined && known.until > clock.monotonic()) {
-			return known.evidence;
+		const cached = cache.get(key);
+		if (cached !== undefined && cached.until > clock.monotonic()) {
+			return cached.evidence;
 		}
-		const evidence = gather(options, domain, days);
+		const evidence = gatherEvidence(options, domain, days);
 		cache.set(key, {until: clock.monotonic() + cachedMs, evidence});
 		evidence.catch(() => cache.delete(key));
 		return evidence;
@@ -124,32 +124,29 @@ function recordFor(purpose: 'dmarc' | 'spf', domain: Domain, names: SendingNames
 	return records.find(record => record.purpose === purpose) as DomainRecord;
 }
 
-/** The reported figures, and which of the sources are the domain's own. */
+/** The reported figures, and which sources are the domain's own. */
 type Evidence = {
 	readonly counted: Awaited<ReturnType<typeof readDmarc>>;
 	readonly sources: readonly Source[];
 	readonly judged: Judged;
 };
 
-async function gather(
+async function gatherEvidence(
 	{reader, names, openSources, clock}: ReviewOptions,
 	domain: Domain,
 	days: number,
 ): Promise<Evidence> {
 	const now = clock.now();
 	const judgedDays = Math.max(days, dmarcPeriod.default);
-	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
-	const judged = await readDmarc(reader, judgedBy, maxSources);
-	const counted = await readDmarc(
-		reader,
-		{domainId: domain.id, since: firstDay(days, now), counted: 'n'},
-		maxSources,
-	);
+	const judgedQuery = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
+	const judged = await readDmarc(reader, judgedQuery, maxSources);
+	const query = {domainId: domain.id, since: firstDay(days, now), counted: 'n'} as const;
+	const counted = await readDmarc(reader, query, maxSources);
 	const ips = new Set([...judged.sources, ...counted.sources].map(({ip}) => ip));
-	const ownIps = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
+	const ownIps = await findOwnAddresses(recordFor('spf', domain, names), ips, openSources, clock);
 	const own = judged.sources.filter(({ip}) => ownIps.has(ip));
 	const addresses = own.map(({ip}) => ip);
-	const ownDays = await countDmarcDays(reader, judgedBy, addresses);
+	const ownDays = await countDmarcDays(reader, judgedQuery, addresses);
 	return {
 		counted,
 		sources: counted.sources.map(source => ({...source, ours: ownIps.has(source.ip)})),
@@ -161,7 +158,7 @@ async function gather(
  * Returns the IP addresses that send the domain's mail, according to the SPF record that we propose or the one that the
  * owner published for the return path.
  */
-async function ownAddresses(
+async function findOwnAddresses(
 	{name, value}: DomainRecord,
 	ips: Iterable<string>,
 	openSources: OpenSources,
@@ -195,7 +192,7 @@ async function ownAddresses(
 	return own;
 }
 
-const grouped = (n: number): string => n.toLocaleString('en');
+const formatCount = (n: number): string => n.toLocaleString('en');
 const policies = ['none', 'quarantine', 'reject'];
 const minDays = 7;
 /** The maximum share of our messages that may be unaligned. Forwarding alone breaks fewer. */
@@ -215,7 +212,7 @@ export function toAdvice(
 	{own, ownDays, lost, days}: Judged,
 ): DmarcAdvice {
 	const {name, value, state, problem} = published;
-	const all = own.reduce((sum, {n}) => sum + n, 0);
+	const total = own.reduce((sum, {n}) => sum + n, 0);
 	const ownUnaligned = own.reduce((sum, {n, aligned}) => sum + n - aligned, 0);
 	const cost = {ours: ownUnaligned, others: lost - ownUnaligned};
 	const tags = state === 'ok' ? parseTagList(published.found[0] ?? '') : undefined;
@@ -240,29 +237,27 @@ export function toAdvice(
 		return advise(policy, 'this is the strictest policy');
 	}
 	if (ownDays < minDays) {
-		const have =
+		const reported =
 			ownDays === 0 ? 'no signed reports' : `${ownDays} ${ownDays === 1 ? 'day' : 'days'} of signed reports`;
-		return advise(policy, `${have} about your mail so far: wait until there are ${minDays} days`);
+		return advise(policy, `${reported} about your mail so far: wait until there are ${minDays} days`);
 	}
-	if (ownUnaligned > all * maxUnalignedShare) {
+	if (ownUnaligned > total * maxUnalignedShare) {
 		const worst = own.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
-		return advise(
-			policy,
-			`${grouped(ownUnaligned)} of your ${grouped(all)} messages would be stopped: first find out why those from ${worst?.ip} are not aligned`,
-		);
+		const stopped = `${formatCount(ownUnaligned)} of your ${formatCount(total)} messages would be stopped`;
+		return advise(policy, `${stopped}: first find out why those from ${worst?.ip} are not aligned`);
 	}
-	const strangers =
+	const warning =
 		cost.others === 0
 			? ''
-			: `; it stops ${grouped(cost.others)} messages of others: make sure that none of them are yours`;
+			: `; it stops ${formatCount(cost.others)} messages of others: make sure that none of them are yours`;
 	return advise(
 		isPartial ? policy : (policies[policies.indexOf(policy) + 1] ?? policy),
-		`${grouped(all - ownUnaligned)} of your ${grouped(all)} messages are aligned${strangers}`,
+		`${formatCount(total - ownUnaligned)} of your ${formatCount(total)} messages are aligned${warning}`,
 		true,
 	);
 }
 
-/** Returns the next step for people. */
+/** Describes the next step. */
 export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
 	next === null
 		? 'Nothing to publish'
@@ -290,13 +285,17 @@ function toRecord(
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
 }
 
-/** Returns a text such as `812 connections, 4 failed: sts certificate-expired 4`, or `null` without reports. */
+/** Describes TLS results, such as `812 connections, 4 failed: sts certificate-expired 4`; `null` without reports. */
 export function tlsWords(results: readonly TlsSum[]): string | null {
 	const [{total} = {total: 0}] = results;
-	const failed = results.filter(({result}) => result !== 'success');
-	const causes = failed.map(({policy, result, count}) => `${policy} ${result} ${grouped(count)}`).join(', ');
-	const summary = `${grouped(total)} ${total === 1 ? 'connection' : 'connections'}, ${grouped(failed.reduce((all, {count}) => all + count, 0))} failed`;
-	return total === 0 ? null : causes === '' ? summary : `${summary}: ${causes}`;
+	if (total === 0) {
+		return null;
+	}
+	const failures = results.filter(({result}) => result !== 'success');
+	const failed = failures.reduce((sum, {count}) => sum + count, 0);
+	const causes = failures.map(({policy, result, count}) => `${policy} ${result} ${formatCount(count)}`).join(', ');
+	const connections = `${formatCount(total)} ${total === 1 ? 'connection' : 'connections'}`;
+	return `${connections}, ${formatCount(failed)} failed${causes && `: ${causes}`}`;
 }
 
 /** Returns the form that the API and `--json` show. */

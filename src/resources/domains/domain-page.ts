@@ -34,42 +34,42 @@ import {addSender, prepareKeys} from './senders-rules.ts';
 import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
 import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
 
-/** Pages and forms of one workspace that ask DNS at once. */
+/** How many pages and forms of one workspace may query DNS at once. */
 const maxChecks = 4;
 
-/** A record as it is to be published; with what DNS answers where it was asked. */
+/** A record to publish, with what DNS returns for it if DNS was queried. */
 type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 
 /** The page of a domain: its records, senders and signing keys. */
 export function domainPages(parts: DashboardParts): readonly Route[] {
 	const {reader, change, settings, domains, tools} = parts;
 	const seats = new Seats(maxChecks);
-	const chosen = (visit: Visit) => chosenDomain(reader, visit);
-	const look = (domain: Domain) =>
+	const findChosen = (visit: Visit) => chosenDomain(reader, visit);
+	const queryDomain = (domain: Domain) =>
 		queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
-	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>
+	const readProposed = (domain: Domain, keys: readonly DkimKey[]) =>
 		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 
-	/** With what DNS answers, where it is to be asked and not too many look already. */
+	/** Returns the records, with DNS responses if requested, unless too many queries are running. */
 	async function findRecords(
 		domain: Domain,
 		keys: readonly DkimKey[],
-		isAsked: boolean,
+		isQueried: boolean,
 	): Promise<readonly ShownRecord[]> {
-		const leave = isAsked ? seats.take(domain.workspace_id) : undefined;
+		const releaseSeat = isQueried ? seats.take(domain.workspace_id) : undefined;
 		try {
-			return leave ? (await look(domain)).records : await proposed(domain, keys);
+			return releaseSeat ? (await queryDomain(domain)).records : await readProposed(domain, keys);
 		} finally {
-			leave?.();
+			releaseSeat?.();
 		}
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, may, now} = visit;
-		const domain = await chosen(visit);
+		const domain = await findChosen(visit);
 		const keys = await listDkimKeys(reader, domain.id);
-		const isAsked = query.get('dns') === 'now';
-		const records = await findRecords(domain, keys, isAsked);
+		const isQueried = query.get('dns') === 'now';
+		const records = await findRecords(domain, keys, isQueried);
 		const hosts = [domain.name, returnPathHost(domain)];
 		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.default, now));
 		const next = domains.areChecked ? nextCheckAt(domain, keys, now) : null;
@@ -88,7 +88,7 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 			]),
 			content: join([
 				...(isSenderAsked(visit) ? [html`<div class="card">${senderForm(domain, visit.form)}</div>`] : []),
-				following(
+				refreshingRecords(
 					to,
 					records,
 					html`<div class="card">${facts([
@@ -100,14 +100,14 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 						[
 							'Return path',
 							domain.return_path_at === null
-								? `${settings.returnPathDomain}, until DNS shows the records of its own (${returnPathHost(domain)})`
+								? `${settings.returnPathDomain}, until DNS has the records of ${returnPathHost(domain)}`
 								: returnPathHost(domain),
 						],
 						['Links', linksFact(domain)],
 					])}</div>${section(
 						'DNS records',
-						html`<p class="soft">Publish these where the DNS of the domain is managed. Each value is one line, however long.</p>${recordCards(records)}`,
-						isAsked ? nothing : html`<a href="${to}?dns=now">Ask DNS now</a>`,
+						html`<p class="soft">Publish these at the DNS provider of the domain. Each value is a single line, however long.</p>${recordCards(records)}`,
+						isQueried ? nothing : html`<a href="${to}?dns=now">Query DNS now</a>`,
 					)}`,
 				),
 				await sendersSection(reader, visit, domain),
@@ -118,38 +118,42 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function zone(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
+		const domain = await findChosen(visit);
 		const keys = await listDkimKeys(reader, domain.id);
-		const body = zoneFile(domain.name, await proposed(domain, keys), storeTime(visit.now)).map(line => `${line}\n`);
+		const body = zoneFile(domain.name, await readProposed(domain, keys), storeTime(visit.now)).map(
+			line => `${line}\n`,
+		);
 		return {kind: 'content', type: 'text/plain; charset=utf-8', body: body.join(''), saveAs: `${domain.name}.zone`};
 	}
 
 	async function verify(visit: Visit): Promise<Answer> {
-		const domain = await chosen(visit);
-		const leave = seats.take(domain.workspace_id);
-		if (leave === undefined) {
-			wrong('Others ask DNS about domains of this workspace just now. Try again in a moment.');
+		const domain = await findChosen(visit);
+		const releaseSeat = seats.take(domain.workspace_id);
+		if (releaseSeat === undefined) {
+			wrong('Too many DNS checks of this workspace are running. Try again in a moment.');
 		}
 		const find = () => findDomainById(reader, domain.workspace_id, domain.id);
-		const checked = await checkDomain({find, check: look, write: change, acting: visit.tools}).finally(leave);
+		const checked = await checkDomain({find, check: queryDomain, write: change, acting: visit.tools}).finally(
+			releaseSeat,
+		);
 		if (checked === undefined || checked === 'busy') {
-			wrong('The domain was checked or removed meanwhile. Try again.');
+			wrong('The domain was checked or removed in the meantime. Try again.');
 		}
 		const {state, name} = checked.domain;
-		const said = state === 'verified' ? 'is verified' : `is ${state}: see below what DNS answers`;
-		return go(`/domains/${domain.id}?dns=now`, `DNS was asked. ${name} ${said}.`);
+		const result = state === 'verified' ? 'is verified' : `is ${state}: see the DNS responses below`;
+		return go(`/domains/${domain.id}?dns=now`, `DNS was queried. ${name} ${result}.`);
 	}
 
 	async function checkRemoval(visit: Visit): Promise<void> {
-		const {name} = await chosen(visit);
+		const {name} = await findChosen(visit);
 		checkTyped(visit, name, `Nothing was removed: type ${name} to remove it.`);
 	}
 
 	async function prepareSender(visit: Visit, {address}: {readonly address: string}) {
-		const {name, workspace_id: workspaceId} = await chosen(visit);
+		const {name, workspace_id: workspaceId} = await findChosen(visit);
 		const {domain} = checkedAddress(address);
 		if (domain !== name) {
-			wrong(`The address of a sender of this domain ends with @${name}.`);
+			wrong(`The address of a sender of this domain must end with @${name}.`);
 		}
 		return await prepareKeys(reader, workspaceId, domain, domains.makeKeys);
 	}
@@ -159,7 +163,7 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 	return [
 		page(path, show),
 		page(`${path}/dmarc`, async visit => {
-			const domain = await chosen(visit);
+			const domain = await findChosen(visit);
 			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {domains}));
 		}),
 		page(`${path}/zone`, zone),
@@ -168,7 +172,7 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 			updateDomain,
 			`${path}/links`,
 			({domain: {link_host: host}}) =>
-				host === null ? 'Links name the public URL.' : `Links name ${host} once DNS leads it here.`,
+				host === null ? 'Links use the public URL.' : `Links use ${host} once it resolves to this machine.`,
 			{prepare: async () => ({ownHosts: domains.ownHosts})},
 		),
 		form(removeDomain, `${path}/remove`, ({name}) => go('/domains', `${name} is removed.`), {before: checkRemoval}),
@@ -176,27 +180,28 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 			read: visit => readFields(listFields(addSender.input), visit.form),
 			prepare: prepareSender,
 		}),
-		form(rotateKeys, `${path}/keys/rotate`, () => 'New keys are made. Publish their records below.', {
-			prepare: async visit => ({keys: await domains.makeKeys((await chosen(visit)).workspace_id)}),
+		form(rotateKeys, `${path}/keys/rotate`, () => 'New keys were created. Publish their records below.', {
+			prepare: async visit => ({keys: await domains.makeKeys((await findChosen(visit)).workspace_id)}),
 		}),
 		form(
 			cancelRotation,
 			`${path}/keys/cancel`,
-			({selectors}) => `The new keys (${selectors.join(', ')}) are forgotten.`,
+			({selectors}) => `The new keys (${selectors.join(', ')}) were discarded.`,
 		),
 	];
 }
 
-/** What DNS changes: fetched after the page is loaded, then again every 15 seconds until all records are published. */
-function following(to: string, records: readonly ShownRecord[], content: Html): Html {
-	const isAsked = records.some(({state}) => state !== undefined);
+/** Fetches what depends on DNS after the page has loaded, and every 15 seconds until all records are published. */
+function refreshingRecords(to: string, records: readonly ShownRecord[], content: Html): Html {
+	const isQueried = records.some(({state}) => state !== undefined);
 	const isAwaited = records.some(({ok}) => ok !== true);
-	const trigger = isAsked ? (isAwaited ? 'every 15s' : 'none') : 'load, every 15s';
+	const repeat = isAwaited ? 'every 15s' : 'none';
+	const trigger = isQueried ? repeat : 'load, every 15s';
 	return html`<div id="dns" hx-get="${to}?dns=now" hx-trigger="${trigger}" hx-select="#dns" hx-swap="outerMorph">${content}</div>`;
 }
 
 function linksFact({link_host: host, links_ok_at: since}: Domain): string | null {
-	return host === null || since !== null ? host : `the public URL, until DNS leads ${host} here`;
+	return host === null || since !== null ? host : `the public URL, until ${host} resolves to this machine`;
 }
 
 function linksForm({id, link_host}: Domain, typed: URLSearchParams): Html {
@@ -207,14 +212,14 @@ function linksForm({id, link_host}: Domain, typed: URLSearchParams): Html {
 const linkFields = listFields(updateDomain.input).filter(({name}) => name !== 'id');
 
 function removeForm({id, name}: Domain): Html {
-	const words = html`<p>Its keys go too: mail that is on its way may fail DKIM.</p>`;
+	const warning = html`<p>This also removes its keys: messages in transit may fail DKIM.</p>`;
 	return opened(
 		'Remove',
-		html`${words}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
+		html`${warning}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
 	);
 }
 
-const recordWords = {ok: 'published', missing: 'missing', different: 'different', unknown: 'no answer'} as const;
+const recordStates = {ok: 'published', missing: 'missing', different: 'different', unknown: 'no response'} as const;
 const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
 	ok: 'good',
 	missing: 'bad',
@@ -222,13 +227,13 @@ const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
 	unknown: 'warn',
 };
 
-/** The records of a domain, each to be copied, with what is wrong. */
+/** Lists the records of a domain, ready to be copied, with their problems. */
 function recordCards(records: readonly ShownRecord[]): Html {
 	const proofs = openProofs(records);
-	const isAsked = records.some(({state}) => state !== undefined);
+	const isQueried = records.some(({state}) => state !== undefined);
 	const either =
-		isAsked && proofs.length > 1
-			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receivers want the DKIM record.</p><ul>${proofs.map(
+		isQueried && proofs.length > 1
+			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receivers require the DKIM record.</p><ul>${proofs.map(
 					record => html`<li>TXT <code>${record.name}</code></li>`,
 				)}</ul></div>`
 			: null;
@@ -238,22 +243,22 @@ function recordCards(records: readonly ShownRecord[]): Html {
 function card(record: ShownRecord): Html {
 	const {type, name: owner, value, note, ready, problem = null, found, state, ok} = record;
 	const purpose = describePurpose(record);
-	const said = ok ? [] : found.map(text => html`<p><code>${name(text)}</code></p>`);
+	const responses = ok ? [] : found.map(text => html`<p><code>${name(text)}</code></p>`);
 	return html`<li class="card"><h3>${type} <span class="soft">${purpose}</span> ${recordBadge(record)}</h3>${facts([
 		['Name', copyable(owner, `the name of ${owner}`)],
 		['Value', ready ? copyable(value, `the value of ${owner}`) : null],
-		['DNS answers', said.length === 0 ? null : join(said)],
+		['DNS returns', responses.length === 0 ? null : join(responses)],
 		[state === 'ok' ? 'Remark' : 'Problem', problem],
 		['Note', note],
 	])}</li>`;
 }
 
-/** What is missing but may be is no fault. */
+/** A missing record is no error if it is optional. */
 function recordBadge({state, required}: ShownRecord): Html | null {
 	if (state === undefined) {
 		return null;
 	}
-	return badge(recordWords[state], recordTones[state] === 'bad' && !required ? 'warn' : recordTones[state]);
+	return badge(recordStates[state], recordTones[state] === 'bad' && !required ? 'warn' : recordTones[state]);
 }
 
 const keyTones: Readonly<Record<ReturnType<typeof keyState>, Tone>> = {
@@ -262,37 +267,37 @@ const keyTones: Readonly<Record<ReturnType<typeof keyState>, Tone>> = {
 	retired: 'idle',
 };
 
-/** The keys that sign mail from a domain, and their rotation. */
+/** Lists the keys that sign messages from a domain, with a form that rotates them. */
 function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]): Html {
 	const isRotating = keys.some(key => keyState(key) === 'pending');
 	const to = `/domains/${domain.id}/keys`;
 	const rotation = isRotating
 		? act({to: `${to}/cancel`, label: 'Cancel the rotation', look: 'quiet'})
 		: act({to: `${to}/rotate`, label: 'Rotate the keys', look: 'quiet'});
-	const shown = table<DkimKey>({
+	const list = table<DkimKey>({
 		label: 'Signing keys',
 		columns: [
 			{title: 'Selector', cell: ({selector}) => code(selector)},
 			{title: 'Algorithm', cell: ({algorithm}) => keyAlgorithms[algorithm]},
 			{title: 'State', cell: key => badge(keyState(key), keyTones[keyState(key)])},
-			{title: 'Made', cell: key => time(key.created_at, now), right: true},
+			{title: 'Created', cell: key => time(key.created_at, now), right: true},
 		],
 		rows: keys,
 		empty: html`<p>This domain has no keys.</p>`,
 	});
-	const words = isRotating
-		? 'The new keys sign once every DNS server that is asked shows their records. Until then the old ones sign.'
-		: 'A rotation makes new keys. They sign once DNS shows their records, so no mail fails meanwhile.';
-	return section('Signing keys', html`<p class="soft">${words}</p>${shown}`, may('admin') ? rotation : nothing);
+	const hint = isRotating
+		? 'The new keys sign once every queried DNS server returns their records. Until then, the old ones sign.'
+		: 'A rotation creates new keys. They sign once DNS has their records, so no message fails in the meantime.';
+	return section('Signing keys', html`<p class="soft">${hint}</p>${list}`, may('admin') ? rotation : nothing);
 }
 
-/** How TLS to hosts of the domain went, as others report it. */
+/** Lists the results of TLS connections to hosts of the domain, as others report them. */
 function tlsSection(rows: readonly TlsSum[]): Html {
 	const resultBadge = ({result}: TlsSum) => badge(result, result === 'success' ? 'good' : 'bad');
-	const shown = table<TlsSum>({
+	const list = table<TlsSum>({
 		label: 'TLS',
 		columns: [
-			// On a phone the result is below the host, so that all is seen without scrolling.
+			// On a phone, the result is below the host, so that everything is visible without scrolling.
 			{
 				title: 'Host',
 				cell: row => html`${name(row.domain)}<small class="narrow">${resultBadge(row)}</small>`,
@@ -303,8 +308,8 @@ function tlsSection(rows: readonly TlsSum[]): Html {
 			{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
 		],
 		rows,
-		empty: html`<p>No report came in ${dmarcPeriod.default} days.</p>`,
+		empty: html`<p>No reports in the last ${dmarcPeriod.default} days.</p>`,
 	});
-	const words = `Connections to hosts of this domain in the last ${dmarcPeriod.default} days, as other mail systems report them. Failures come first.`;
-	return section('TLS', html`<p class="soft">${words}</p>${shown}`);
+	const hint = `Connections to hosts of this domain in the last ${dmarcPeriod.default} days, as other mail systems report them. Failures come first.`;
+	return section('TLS', html`<p class="soft">${hint}</p>${list}`);
 }

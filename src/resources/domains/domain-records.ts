@@ -30,7 +30,7 @@ export type DomainRecord = {
 	readonly alike: readonly string[];
 	/** What to know before publishing it, as a clause for people. */
 	readonly note: string | null;
-	/** `false` if the value needs the name of this machine, which is not configured. `note` tells what to set. */
+	/** `false` if the value needs a name of this installation that is not configured. `note` says what to set. */
 	readonly ready: boolean;
 };
 
@@ -81,9 +81,8 @@ type SendingSettings = {
 	Parameters<typeof readOwnPolicy>[0];
 
 /** Returns the names of this installation, which no domain may use for its links. */
-export const ownHosts = (settings: SendingSettings): string[] => [
-	...[settings.hostname, settings.returnPathDomain, publicHost(settings)].map(host => host.toLowerCase()),
-];
+export const ownHosts = (settings: SendingSettings): string[] =>
+	[settings.hostname, settings.returnPathDomain, publicHost(settings)].map(host => host.toLowerCase());
 
 /**
  * Derives the names from settings. Without an inbound listener, bounces go to the host in MAILCTL_RETURN_PATH_DOMAIN.
@@ -147,7 +146,7 @@ const record = (
 export function hostRecords(host: string, publicHost: string, policyId: string): DomainRecord[] {
 	return [
 		record('mta_sts', 'TXT', `_mta-sts.${host}`, `v=STSv1; id=${policyId}`),
-		{...record('mta_sts', 'CNAME', `mta-sts.${host}`, publicHost), ...reachable(publicHost)},
+		{...record('mta_sts', 'CNAME', `mta-sts.${host}`, publicHost), ...publicHostReadiness(publicHost)},
 		record('tls_report', 'TXT', `_smtp._tls.${host}`, `v=TLSRPTv1; rua=mailto:${reportLocals.tls}@${host}`),
 	];
 }
@@ -157,8 +156,9 @@ export function hostRecords(host: string, publicHost: string, policyId: string):
  * its MX and SPF affect neither the domain's mail nor the ten lookups of its SPF record (RFC 7208 §4.6.4). DMARC is
  * only proposed.
  *
- * `src/resources/domains` decides which DNS records a sending domain needs, compares them with DNS, and derives from that whether
- * the domain may send. It relies on `src/net` for DNS and on `src/store` for its state. It never publishes a record.
+ * `src/resources/domains` decides which DNS records a sending domain needs, compares them with DNS, and derives from
+ * that whether the domain may send. It relies on `src/net` for DNS and on `src/store` for its state. It never publishes
+ * a record.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
 	const {domain, keys, bounceHost, returnPathDomain, receives, publicHost, policyId} = input;
@@ -175,9 +175,9 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		{
 			...record('return_path', 'MX', returnPath, `10 ${bounceHost}`),
 			alike: [returnPathDomain],
-			...named(bounceHost),
+			...hostnameReadiness(bounceHost),
 		},
-		{...record('spf', 'TXT', returnPath, ''), ...spf(input)},
+		{...record('spf', 'TXT', returnPath, ''), ...proposeSpf(input)},
 		record(
 			'dmarc',
 			'TXT',
@@ -186,7 +186,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		),
 		...(domain.link_host === null
 			? []
-			: [{...record('links', 'CNAME', domain.link_host, publicHost), ...reachable(publicHost)}]),
+			: [{...record('links', 'CNAME', domain.link_host, publicHost), ...publicHostReadiness(publicHost)}]),
 		...(policyId === undefined ? [] : hostRecords(returnPath, publicHost, policyId)),
 	];
 }
@@ -204,24 +204,26 @@ export async function readDomainRecords(
 
 function recordKey(row: DkimKey): RecordKey {
 	const {id, algorithm, retired_at: retiredAt} = row;
-	const until = retiredAt === null ? null : storeTime(Date.parse(retiredAt) + keepMs);
-	return {id, algorithm, state: keyState(row), keep_until: until};
+	const keepUntil = retiredAt === null ? null : storeTime(Date.parse(retiredAt) + keepMs);
+	return {id, algorithm, state: keyState(row), keep_until: keepUntil};
 }
 
-function spf(names: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
+function proposeSpf(names: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
 	const {host, sourceAddresses, smarthosts} = names;
 	if (smarthosts.length > 0) {
 		const proposal = smarthostSpf(smarthosts, host);
-		return smarthosts.some(isThisMachine) && !host.includes('.') ? {...proposal, ...named(host)} : proposal;
+		return smarthosts.some(isThisMachine) && !host.includes('.')
+			? {...proposal, ...hostnameReadiness(host)}
+			: proposal;
 	}
 	const sources = sourceAddresses.map(address => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`);
 	return sources.length > 0
 		? {value: `v=spf1 ${sources.join(' ')} -all`, note: null}
-		: {value: `v=spf1 a:${host} -all`, ...named(host)};
+		: {value: `v=spf1 a:${host} -all`, ...hostnameReadiness(host)};
 }
 
-/** A host name without a dot cannot be resolved by others. */
-function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
+/** Returns a note if the host name has no dot, because others could not resolve it. */
+function hostnameReadiness(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	const isReady = host.includes('.');
 	return {
 		ready: isReady,
@@ -229,8 +231,8 @@ function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	};
 }
 
-/** The target of an alias must be a host name that others can resolve. */
-function reachable(host: string): Pick<DomainRecord, 'note' | 'ready'> {
+/** Returns a note if an alias cannot point to the host, because others could not resolve it. */
+function publicHostReadiness(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	const isReady = host.includes('.') && isIP(host) === 0;
 	return {
 		ready: isReady,
@@ -260,8 +262,8 @@ export function zoneFile(domain: string, records: readonly DomainRecord[], now: 
 			if (record.value.includes(unknownInclude)) {
 				return [`; ${record.note}:`, `; ${line}`];
 			}
-			const until = record.key?.keep_until ?? null;
-			return until !== null && until <= now ? [`; no longer needed: ${line}`] : [line];
+			const keepUntil = record.key?.keep_until ?? null;
+			return keepUntil !== null && keepUntil <= now ? [`; no longer needed: ${line}`] : [line];
 		}),
 	];
 }

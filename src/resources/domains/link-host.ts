@@ -24,7 +24,7 @@ export function linkHostProblem(
 }
 
 /**
- * Reserves a link host for a domain; `null` needs no reservation. A verified domain can take it from one that is not.
+ * Reserves a link host for a domain; `null` needs no reservation. A verified domain can take it from an unverified one.
  * Throws `Refused` if the host is not allowed, is one of `ownHosts`, or belongs to another domain. Must be called
  * before the transaction writes anything else: its first statement makes a second node wait, which would otherwise find
  * the host free too.
@@ -56,8 +56,8 @@ export async function claimLinkHost(
 		}
 		if (other.verified_at !== null || domain.verified_at === null) {
 			const wrong = `the link host ${host} belongs to another domain`;
-			const sentence = 'The link host belongs to another domain.';
-			throw new Refused('conflict', {wrong, next: 'choose another host', api: sentence, page: sentence});
+			const api = 'The link host belongs to another domain.';
+			throw new Refused('conflict', {wrong, next: 'choose another host', api, page: api});
 		}
 		await setLinkHost(trx, other.id, null);
 	}

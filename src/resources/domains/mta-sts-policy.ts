@@ -52,23 +52,23 @@ export async function readOwnPolicy(
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 const parsedRoots = new WeakMap<readonly string[], readonly X509Certificate[]>();
 
-/** Whether the chain ends at a public root. With a private CA, `enforce` would keep all mail from arriving. */
+/** Whether the chain ends at a public root. With a private CA, `enforce` would prevent all mail from arriving. */
 function isPubliclyTrusted(chain: string, host: string, now: number, roots: readonly string[]): boolean {
 	const trusted = parsedRoots.get(roots) ?? roots.map(root => new X509Certificate(root));
 	parsedRoots.set(roots, trusted);
 	try {
-		const all = (chain.match(pem) ?? []).map(text => new X509Certificate(text));
-		let one = all[0]?.checkHost(host) === undefined ? undefined : all[0];
-		for (let steps = 0; one !== undefined && steps < all.length; steps++) {
-			const below: X509Certificate = one;
-			const isOf = (upper: X509Certificate) => below.checkIssued(upper) && below.verify(upper.publicKey);
-			if (now < Date.parse(one.validFrom) || now >= Date.parse(one.validTo)) {
+		const certificates = (chain.match(pem) ?? []).map(text => new X509Certificate(text));
+		let next = certificates[0]?.checkHost(host) === undefined ? undefined : certificates[0];
+		for (let steps = 0; next !== undefined && steps < certificates.length; steps++) {
+			const current: X509Certificate = next;
+			const isIssuer = (other: X509Certificate) => current.checkIssued(other) && current.verify(other.publicKey);
+			if (now < Date.parse(current.validFrom) || now >= Date.parse(current.validTo)) {
 				return false;
 			}
-			if (trusted.some(isOf)) {
+			if (trusted.some(isIssuer)) {
 				return true;
 			}
-			one = all.find(upper => upper.ca && isOf(upper));
+			next = certificates.find(other => other.ca && isIssuer(other));
 		}
 	} catch {
 		// An unreadable certificate proves nothing.

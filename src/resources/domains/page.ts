@@ -12,14 +12,14 @@ import {type Domain, type DomainState, pageDomains} from './store.ts';
 
 const perPage = 100;
 
-/** The domains of a workspace, and a form that adds one. */
+/** The list of a workspace's domains, with a form that adds one. */
 export function domainListPages(parts: DashboardParts): readonly Route[] {
-	const {reader, domains: sending} = parts;
+	const {reader, domains: domainParts} = parts;
 
 	async function list({query, form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
 		const {rows, last} = toPage(found, perPage);
-		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
+		const shouldShowForm = may('admin') && (rows.length === 0 || problem !== null);
 		const domains = table<Domain>({
 			label: 'Domains',
 			link: ({id}) => `/domains/${id}`,
@@ -39,12 +39,12 @@ export function domainListPages(parts: DashboardParts): readonly Route[] {
 			title: 'Domains',
 			problem,
 			...(may('admin') &&
-				!asksForOne && {actions: opened('Add a domain', html`<div class="stack">${addForm(form)}</div>`)}),
+				!shouldShowForm && {actions: opened('Add a domain', html`<div class="stack">${addForm(form)}</div>`)}),
 			content: join([
-				...(asksForOne
+				...(shouldShowForm
 					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm(form)}</div>`]
 					: []),
-				...(asksForOne && rows.length === 0 ? [] : [domains]),
+				...(shouldShowForm && rows.length === 0 ? [] : [domains]),
 				pager('/domains', query, last?.id ?? null),
 			]),
 		};
@@ -60,15 +60,15 @@ export function domainListPages(parts: DashboardParts): readonly Route[] {
 				go(`/domains/${id}`, `${name} is added. Publish its records below, then verify it.`),
 			{
 				prepare: async ({workspace}) => ({
-					keys: await sending.makeKeys(workspace.id),
-					ownHosts: sending.ownHosts,
+					keys: await domainParts.makeKeys(workspace.id),
+					ownHosts: domainParts.ownHosts,
 				}),
 			},
 		),
 	];
 }
 
-/** The one that a path names. */
+/** Returns the domain that a path names. */
 export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Domain> {
 	return await requireDomain(reader, workspace.id, isId('dom', id) ? id : '');
 }

@@ -16,9 +16,9 @@ export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKe
 /** Formats a domain with the records to publish, without checking them. */
 export function unaskedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
 	return [
-		...head(session, row, null),
-		...(records.length > 0 ? ['', ...publish(row)] : []),
-		...records.flatMap(each => ['', ...valueLines(session, each)]),
+		...summaryLines(session, row, null),
+		...(records.length > 0 ? ['', ...publishLines(row)] : []),
+		...records.flatMap(record => ['', ...valueLines(session, record)]),
 	];
 }
 
@@ -30,14 +30,14 @@ export function checkedLines(
 	next: string | null,
 	all = records,
 ): string[] {
-	const remarkable = records.filter(({state, problem}) => state !== 'ok' || problem !== null);
+	const listed = records.filter(({state, problem}) => state !== 'ok' || problem !== null);
 	return [
-		...head(session, row, next, isUnsigned(all)),
+		...summaryLines(session, row, next, isUnsigned(all)),
 		'',
 		...statusTable(session, records),
-		...(remarkable.some(({ok}) => !ok) ? ['', ...publish(row)] : []),
-		...eitherOf(remarkable),
-		...remarkable.flatMap(record => ['', ...detailLines(session, record)]),
+		...(listed.some(({ok}) => !ok) ? ['', ...publishLines(row)] : []),
+		...alternativeLines(listed),
+		...listed.flatMap(record => ['', ...detailLines(session, record)]),
 	];
 }
 
@@ -49,17 +49,17 @@ export function wrongLines(
 	next: string | null,
 ): string[] {
 	const isProven = records.some(({purpose, key, ok}) => ok && purpose === 'dkim' && key?.state !== 'retired');
-	const wrong = records.filter(
+	const listed = records.filter(
 		({purpose, state, problem}) =>
 			(state !== 'ok' || problem !== null) && !(purpose === 'ownership' && state === 'missing' && isProven),
 	);
-	return wrong.length > 0
-		? checkedLines(session, row, wrong, next, records)
-		: [...head(session, row, next), '', 'DNS has all required records.'];
+	return listed.length > 0
+		? checkedLines(session, row, listed, next, records)
+		: [...summaryLines(session, row, next), '', 'DNS has all required records.'];
 }
 
-/** Either of two records is enough to verify a domain. */
-function eitherOf(records: readonly CheckedRecord[]): string[] {
+/** Explains that either of two records is enough to verify a domain. */
+function alternativeLines(records: readonly CheckedRecord[]): string[] {
 	const proofs = openProofs(records);
 	return proofs.length < 2
 		? []
@@ -70,31 +70,30 @@ function eitherOf(records: readonly CheckedRecord[]): string[] {
 			];
 }
 
-function head(session: Session, row: Domain, next: string | null, lacksSignature = false): string[] {
-	const own = returnPathHost(row);
+function summaryLines(session: Session, row: Domain, next: string | null, lacksSignature = false): string[] {
+	const returnPath = returnPathHost(row);
 	const {returnPathDomain} = session.settings();
-	const isUsed = row.return_path_at !== null || own === returnPathDomain;
+	const isUsed = row.return_path_at !== null || returnPath === returnPathDomain;
+	const signed = lacksSignature && row.state === 'verified' ? ', not signed,' : '';
+	const checked = row.checked_at === null ? 'never' : shortTime(row.checked_at);
 	return fields([
 		['id', row.id],
 		['domain', row.name],
-		[
-			'state',
-			`${row.state}${lacksSignature && row.state === 'verified' ? ', not signed,' : ''} since ${shortTime(row.state_at)} UTC`,
-		],
-		[
-			'checked',
-			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,
-		],
-		['return path', isUsed ? own : `${own} (until DNS has it: ${returnPathDomain})`],
+		['state', `${row.state}${signed} since ${shortTime(row.state_at)} UTC`],
+		['checked', `${checked}${next === null ? '' : `, next ${shortTime(next)}`}`],
+		['return path', isUsed ? returnPath : `${returnPath} (until DNS has it: ${returnPathDomain})`],
 		...(row.link_host === null
 			? []
 			: ([
-					['links', row.links_ok_at === null ? `${row.link_host} once DNS points it here` : row.link_host],
+					[
+						'links',
+						row.links_ok_at === null ? `${row.link_host} once it resolves to this machine` : row.link_host,
+					],
 				] as const)),
 	]);
 }
 
-function publish({name}: Domain): string[] {
+function publishLines({name}: Domain): string[] {
 	return [
 		'Publish these records at the DNS provider of the domain; each value is a single',
 		'line, however long. To print them as a zone file:',
@@ -126,12 +125,12 @@ function statusTable({terminal}: Session, records: readonly CheckedRecord[]): st
 	return [title, ...tinted];
 }
 
-function heading({terminal}: Session, record: DomainRecord): string {
+function headingLine({terminal}: Session, record: DomainRecord): string {
 	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${describePurpose(record)})`;
 }
 
 /** Formats the value to publish and its note. A value that is not ready is not shown. */
-function proposal({terminal}: Session, {value, note, ready}: DomainRecord): string[] {
+function proposalLines({terminal}: Session, {value, note, ready}: DomainRecord): string[] {
 	return [
 		...(ready ? [printable(value)] : []),
 		...(note === null ? [] : wrapped(`note: ${printable(note)}`, terminal.width, '  ')),
@@ -139,24 +138,24 @@ function proposal({terminal}: Session, {value, note, ready}: DomainRecord): stri
 }
 
 function valueLines(session: Session, record: DomainRecord): string[] {
-	return [heading(session, record), ...proposal(session, record)];
+	return [headingLine(session, record), ...proposalLines(session, record)];
 }
 
 /** Formats the records of a host that receives mail and their problems; nothing if there are no records. */
 export function hostLines(session: Session, records: readonly CheckedRecord[]): string[] {
-	const wrong = records.filter(({ok}) => !ok).flatMap(record => ['', ...detailLines(session, record)]);
-	return records.length === 0 ? [] : ['', ...statusTable(session, records), ...wrong];
+	const details = records.filter(({ok}) => !ok).flatMap(record => ['', ...detailLines(session, record)]);
+	return records.length === 0 ? [] : ['', ...statusTable(session, records), ...details];
 }
 
 function detailLines(session: Session, record: CheckedRecord): string[] {
 	const {width} = session.terminal;
 	const {state, problem, found, ok} = record;
 	return [
-		heading(session, record),
+		headingLine(session, record),
 		...(state === 'missing' && problem === null
 			? []
 			: [cut(`  ${state}${problem === null ? '' : `: ${printable(problem)}`}`, width)]),
 		...(ok ? [] : found.map(text => cut(`  found: ${printable(text)}`, width))),
-		...(ok ? [] : proposal(session, record)),
+		...(ok ? [] : proposalLines(session, record)),
 	];
 }

@@ -32,15 +32,15 @@ export async function addDmarcReport(
 		.whereIn('state', verified)
 		.orderBy('id')
 		.pluck('id');
-	let end: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
+	let outcome: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
 	for (const domainId of domains) {
 		const added = await addToDomain(trx, domainId, report, arrival);
 		if (added === 'too_many') {
 			return added;
 		}
-		end = added === 'new' ? added : end;
+		outcome = added === 'new' ? added : outcome;
 	}
-	return end;
+	return outcome;
 }
 
 const dayOf = (time: number): string => storeTime(time).slice(0, 10);
@@ -68,25 +68,20 @@ async function addToDomain(
 	if (roomLeft(bounds.reports, use.reports) === 0) {
 		return 'too_many';
 	}
-	const same = identityOf(report);
-	if (
-		!isProven &&
-		(await reports()
-			.where({...same, proven: 1})
-			.first('org')) !== undefined
-	) {
+	const duplicates = (proof: 0 | 1) => reports().where({...identityOf(report), proven: proof});
+	if (!isProven && (await duplicates(1).first('org')) !== undefined) {
 		return 'known';
 	}
 	const room = roomLeft(isProven ? bounds.provenGroups : bounds.unprovenGroups, use.amounts);
-	const there = isProven ? await provenGroups(trx, domainId, day) : new Set();
-	const fitted = fitCounts(report.counts, group => there.has(groupKey(group)), room);
-	const groups = fitted.counts.map(one => [
-		one.ip,
-		Number(one.dkim),
-		Number(one.spf),
-		one.disposition,
-		one.why,
-		one.n,
+	const known = isProven ? await provenGroups(trx, domainId, day) : new Set();
+	const fitted = fitCounts(report.counts, group => known.has(groupKey(group)), room);
+	const groups = fitted.counts.map(({ip, dkim, spf, disposition, why, n}) => [
+		ip,
+		Number(dkim),
+		Number(spf),
+		disposition,
+		why,
+		n,
 	]);
 	const head = {
 		domain_id: domainId,
@@ -100,23 +95,19 @@ async function addToDomain(
 	const add = (rows: ReadonlyArray<ReadonlyArray<string | number>>) =>
 		addCounts(trx, 'dmarc_days', ['domain_id', 'day', ...dmarcKeys], rows, ['n', 'signed']);
 	if (isProven) {
-		const replaced: Array<{counts: string | null}> = await reports()
-			.where({...same, proven: 0})
-			.select('counts');
+		const replaced: Array<{counts: string | null}> = await duplicates(0).select('counts');
 		for (const {counts} of replaced) {
 			const former: typeof groups = JSON.parse(counts ?? '[]');
 			await add(former.map(group => [domainId, day, ...group.slice(0, -1), -Number(group.at(-1)), 0]));
 		}
-		await reports()
-			.where({...same, proven: 0})
-			.delete();
+		await duplicates(0).delete();
 		await trx('dmarc_days').where({domain_id: domainId, day}).where('n', '<=', 0).delete();
 	}
 	await add(groups.map(group => [domainId, day, ...group, isProven ? Number(group.at(-1)) : 0]));
 	return 'new';
 }
 
-/** More groups than the bounds allow for a day. */
+/** A limit above the number of groups that the bounds allow for a day. */
 const maxDayGroups = 10_000;
 
 async function provenGroups(trx: Knex.Transaction, domainId: string, day: string): Promise<ReadonlySet<unknown>> {
@@ -155,7 +146,7 @@ export async function addTlsReport(
 	if (roomLeft(bounds.reports, use.reports) === 0) {
 		return 'too_many';
 	}
-	const failures = firstThatFit(report.failures, roomLeft(bounds.failures, use.amounts));
+	const failures = takeUpTo(report.failures, roomLeft(bounds.failures, use.amounts));
 	const columns = {domain, failures: JSON.stringify(failures)};
 	if (!(await insertHead(trx, 'tls_reports', columns, report, arrival))) {
 		return 'known';
@@ -165,11 +156,11 @@ export async function addTlsReport(
 	return 'new';
 }
 
-function firstThatFit(lines: readonly string[], length: number): readonly string[] {
-	let left = length;
+function takeUpTo(lines: readonly string[], length: number): readonly string[] {
+	let remaining = length;
 	const end = lines.findIndex(line => {
-		left -= line.length;
-		return left < 0;
+		remaining -= line.length;
+		return remaining < 0;
 	});
 	return end === -1 ? lines : lines.slice(0, end);
 }
@@ -187,7 +178,7 @@ async function insertHead(
 	return (await insertReturning(trx, table, Object.keys(row), [Object.values(row)], once)).length > 0;
 }
 
-/** Adds to counts, which are the last columns, sorted by their keys, because two nodes may add to the same ones. */
+/** Adds to counts, which are the last columns, in the order of their keys: two nodes may add to the same ones. */
 async function addCounts(
 	trx: Knex.Transaction,
 	table: string,
@@ -195,7 +186,7 @@ async function addCounts(
 	rows: ReadonlyArray<ReadonlyArray<string | number>>,
 	counts: readonly string[] = ['n'],
 ): Promise<void> {
-	const sums = counts.map(one => `${one} = ${table}.${one} + excluded.${one}`);
+	const sums = counts.map(column => `${column} = ${table}.${column} + excluded.${column}`);
 	const add = `on conflict (${keys.join(', ')}) do update set ${sums}`;
 	const sorted = rows.toSorted((a, b) => (a.join('\n') < b.join('\n') ? -1 : 1));
 	await insertRows(trx, table, [...keys, ...counts], sorted, add);
@@ -219,8 +210,8 @@ const countsOf = (reader: Knex, {domainId, since, counted}: DmarcQuery) =>
 export async function readDmarc(reader: Knex, query: DmarcQuery, limit: number) {
 	const {domainId, since, counted} = query;
 	const reports = () => reader('dmarc_reports').where({domain_id: domainId}).where('begin_at', '>=', since);
-	const number = await reports().count('* as n').first();
-	// Anybody can invent a name, so reporters proven by a signature come first.
+	const count = await reports().count('* as n').first();
+	// Anyone can invent a name, so reporters proven by a signature come first.
 	const reporters: string[] = await reports()
 		.groupBy('org')
 		.orderByRaw('max(proven) desc, org')
@@ -228,7 +219,7 @@ export async function readDmarc(reader: Knex, query: DmarcQuery, limit: number) 
 		.pluck('org');
 	const aligned = reader.raw('case when dkim + spf > 0 then ?? else 0 end', [counted]);
 	const sums = {n: counted, signed: 'signed', aligned};
-	const all = await countsOf(reader, query).countDistinct('ip as ips').sum(sums).first();
+	const totals = await countsOf(reader, query).countDistinct('ip as ips').sum(sums).first();
 	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await countsOf(reader, query)
 		.groupBy('ip')
 		.orderByRaw('sum(??) desc, ip', [counted])
@@ -245,11 +236,11 @@ export async function readDmarc(reader: Knex, query: DmarcQuery, limit: number) 
 		.select('ip', 'why');
 	const reasons = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
 	return {
-		reports: Number(number?.n),
+		reports: Number(count?.n),
 		reporters: reporters.length > maxNamed ? [...reporters.slice(0, maxNamed), '…'] : reporters,
-		ips: Number(all?.ips),
-		lost: Number(all?.n ?? 0) - Number(all?.aligned ?? 0),
-		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),
+		ips: Number(totals?.ips),
+		lost: Number(totals?.n ?? 0) - Number(totals?.aligned ?? 0),
+		unsigned: Number(totals?.n ?? 0) - Number(totals?.signed ?? 0),
 		sources: rows.map(
 			({ip, ...row}): DmarcSource => ({
 				ip,
@@ -268,7 +259,7 @@ export async function countDmarcDays(reader: Knex, query: DmarcQuery, ips: reado
 	return Number((await countsOf(reader, query).whereIn('ip', ips).countDistinct('day as n').first())?.n);
 }
 
-/** Connections to mail servers of a domain with the same result, of `total`. `host` is `null` if others report it. */
+/** How many of `total` connections to a domain's mail servers had a result. `host` is `null` if others report it. */
 export type TlsSum = Pick<TlsCount, 'policy' | 'result'> &
 	Readonly<Record<'domain', string> & Record<'host', string | null> & Record<'count' | 'total', number>>;
 
@@ -335,7 +326,7 @@ export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, d
 	return claimed.length > 0;
 }
 
-/** Stores that a report was sent (`error` is `null`), or that the attempt failed. */
+/** Records that a report was sent (`error` is `null`), or that the attempt failed. */
 export async function endTlsReport(
 	trx: Knex.Transaction,
 	{day, domain, now}: Omit<Due, 'due'>,
@@ -376,7 +367,7 @@ export async function findOwnDomain(
 }
 
 /**
- * How many TLS reports are sent to one address a day. A domain may name the address of somebody who never asked for
+ * How many TLS reports are sent to one address per day. A domain may name the address of someone who never requested
  * reports.
  */
 const maxReportsPerRecipient = 5;
@@ -422,11 +413,11 @@ export async function purgeAggregates(
 	] as const;
 	let max = 0;
 	for (const [table, keys, isOld, before] of old) {
-		const some = trx(table).whereRaw(isOld, [before]).limit(limit).select(keys);
+		const batch = trx(table).whereRaw(isOld, [before]).limit(limit).select(keys);
 		max = Math.max(
 			max,
 			await trx(table)
-				.whereIn([...keys], some)
+				.whereIn([...keys], batch)
 				.delete(),
 		);
 	}

@@ -42,7 +42,7 @@ export function returnPathProblem(name: string, host: string | null): string | n
 		: `must be a host below ${name} of at most ${maxHostLength} characters: use one shorter than bounce.${name}`;
 }
 
-/** Returns a domain name of an input in A-label form. */
+/** Returns the domain name in A-label form from a validated input. */
 export function toDomainName(text: string): string {
 	const name = parseDomain(text);
 	if (name === null) {
@@ -54,7 +54,7 @@ export function toDomainName(text: string): string {
 /** A domain, and those of its keys that an operation created. */
 type DomainWithKeys = {readonly domain: Domain; readonly keys: readonly DkimKey[]};
 
-/** Names that no domain may use for its links. */
+/** The installation's own names, which no domain may use for its links. */
 type WithOwnHosts = {readonly ownHosts: readonly string[]};
 type WithKeys = {readonly keys: SigningKeys};
 
@@ -99,7 +99,7 @@ export const addDomain = operation({
 			wrong: `the domain ${name} already exists`,
 			next: `see mailctl domain show ${name}`,
 			api: 'This workspace already has this domain.',
-			page: `${name} is there already: open it in the list.`,
+			page: `${name} already exists: open it in the list.`,
 		});
 	},
 	audit: 'domain.added',
@@ -203,8 +203,8 @@ export async function checkUnused(reader: Knex, {id: domainId, name}: Domain): P
 	if (senders.length === 0) {
 		return;
 	}
-	const isCut = senders.length > maxListedSenders;
-	const listed = [...senders.slice(0, maxListedSenders), ...(isCut ? ['…'] : [])].join(', ');
+	const rest = senders.length > maxListedSenders ? ['…'] : [];
+	const listed = [...senders.slice(0, maxListedSenders), ...rest].join(', ');
 	const api = `The domain has senders (${listed}). Remove them first.`;
 	throw new Refused('conflict', {
 		wrong: `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${listed})`,
@@ -231,7 +231,7 @@ export const rotateKeys = operation({
 		checkNotRotating(domain, known);
 		const used = new Set(known.map(key => key.selector));
 		const selectors = selector === undefined ? freeSelectors(used) : ([selector, `${selector}-ed25519`] as const);
-		const clash = selectors.find(each => used.has(each));
+		const clash = selectors.find(candidate => used.has(candidate));
 		if (clash !== undefined) {
 			const wrong = `${domain.name} already has a key ${clash}`;
 			throw new Refused('conflict', {wrong, next: 'choose another --selector'});
@@ -261,10 +261,7 @@ export const cancelRotation = operation({
 	role: 'admin',
 	fresh: true,
 	name: 'domain rotate-key --cancel',
-	without: {
-		api: 'people decide what becomes of keys that were not published',
-		apply: 'a file has no keys of domains',
-	},
+	without: {api: 'people decide what to do with unpublished keys', apply: 'a file has no keys of domains'},
 	input: Type.Object({id}),
 	async run({trx, workspaceId}, {id: requested}) {
 		const domain = await requireDomain(trx, workspaceId, requested);

@@ -30,10 +30,10 @@ export const declaredSenders = declaration({
 	parent: {section: 'domains', nameOf: ({address}) => toAddress(address).domain},
 	defaults: {verified: false, active: true},
 	async read(reader, workspaceId) {
-		const byOperator = new Set(await listVerifiedByOperator(reader, workspaceId));
+		const verifiedKeys = new Set(await listVerifiedByOperator(reader, workspaceId));
 		const senders = await listSenders(reader, workspaceId);
 		return senders.map(({address, address_key, name, disabled_at}) => {
-			const verified = byOperator.has(address_key);
+			const verified = verifiedKeys.has(address_key);
 			return {address, name, verified, active: disabled_at === null};
 		});
 	},

@@ -36,9 +36,9 @@ export function senderCommands(sender: CliCommand): void {
 			session.list(senders, await listSenders(reader, workspaceId));
 		});
 
-	const changeVerb = (verb: string, about: string, change: (session: Session, id: string) => Promise<Sender>) =>
+	const changeVerb = (verb: string, summary: string, change: (session: Session, id: string) => Promise<Sender>) =>
 		sender
-			.verb(`${verb} <address>`, about)
+			.verb(`${verb} <address>`, summary)
 			.sample(`mailctl sender ${verb} no-reply@shop.example`)
 			.does<object, [string]>(async (session, _options, text) => {
 				const {id} = await findNamed(session, text);

@@ -33,13 +33,13 @@ const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
 	disabled: 'warn',
 };
 
-/** The addresses that mail from a domain may come from. */
+/** Lists the addresses that a domain's messages may come from. */
 export async function sendersSection(reader: Knex, visit: Visit, domain: Domain): Promise<Html> {
 	const {query, form, may, now} = visit;
 	const found = await pageDomainSenders(reader, domain.id, {after: query.get('senders'), limit: perPage + 1});
 	const {rows, last} = toPage(found, perPage);
 	const to = `/domains/${domain.id}`;
-	const shown = table<Sender>({
+	const list = table<Sender>({
 		label: 'Senders',
 		link: ({id}) => `${to}/senders/${id}`,
 		columns: [
@@ -55,7 +55,7 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 		last && html`<p><a href="${toHref(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
 	return section(
 		'Senders',
-		html`${shown}${more ?? null}`,
+		html`${list}${more ?? null}`,
 		may('admin') && !isSenderAsked(visit)
 			? html`<div class="actions">${opened('Add a sender', senderForm(domain, form))}</div>`
 			: nothing,
@@ -71,7 +71,7 @@ function nameOf(row: Sender): Html | string {
 	return row.name === null ? (row.address === sampleSender ? '(sample)' : '') : name(row.name);
 }
 
-/** The form was sent and refused: the page of its domain shows it first. */
+/** Whether the form was submitted but rejected, so that the page of the domain shows it first. */
 export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
 
 export function senderForm({id}: Domain, typed: URLSearchParams): Html {
@@ -81,7 +81,7 @@ export function senderForm({id}: Domain, typed: URLSearchParams): Html {
 
 function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	const state = senderState(sender);
-	const removal = html`<p>Its queued mail ends as errored.</p>${act({
+	const removal = html`<p>Its queued messages end as errored.</p>${act({
 		to: `${to}/remove`,
 		label: 'Remove the sender',
 		look: 'danger',
@@ -100,8 +100,8 @@ function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 export function senderPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
-	/** The one that a path names, and its domain. */
-	async function chosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
+	/** Returns the sender that a path names, and its domain. */
+	async function findChosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
 		const domain = await chosenDomain(reader, visit);
 		const {sender: id = ''} = visit.params;
 		const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
@@ -111,7 +111,7 @@ export function senderPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {domain, sender} = await chosen(visit);
+		const {domain, sender} = await findChosen(visit);
 		const to = `/domains/${domain.id}`;
 		return {
 			kind: 'page',
@@ -129,7 +129,7 @@ export function senderPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function checkRemoval(visit: Visit): Promise<void> {
-		const {address} = (await chosen(visit)).sender;
+		const {address} = (await findChosen(visit)).sender;
 		checkTyped(visit, address, `Nothing was removed: type ${address} to remove it.`);
 	}
 
@@ -137,7 +137,7 @@ export function senderPages(parts: DashboardParts): readonly Route[] {
 	const form = operationForms(parts, {path, show});
 	const read = ({params: {sender = ''}}: Visit) => ({id: sender});
 	/** Checks that the domain has the sender. */
-	const before = async (visit: Visit) => void (await chosen(visit));
+	const before = async (visit: Visit) => void (await findChosen(visit));
 	const switchForm = (verb: 'enable' | 'disable', notice: string) =>
 		form(updateSender, `${path}/${verb}`, ({address}) => `${address} ${notice}.`, {
 			before,
@@ -145,12 +145,12 @@ export function senderPages(parts: DashboardParts): readonly Route[] {
 		});
 	return [
 		page(path, show),
-		form(verifySender, `${path}/verify`, ({address}) => `${address} is verified, whatever DNS says.`, {
+		form(verifySender, `${path}/verify`, ({address}) => `${address} is verified, regardless of DNS.`, {
 			before,
 			read,
 		}),
-		switchForm('enable', 'may send again'),
-		switchForm('disable', 'may not send any more'),
+		switchForm('enable', 'can send again'),
+		switchForm('disable', 'can no longer send'),
 		form(
 			removeSender,
 			`${path}/remove`,

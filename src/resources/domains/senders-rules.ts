@@ -22,7 +22,10 @@ import {
  * Returns the state of a sender. Sends from an `unverified` one are refused: neither DNS nor an operator verified it.
  */
 export function senderState({disabled_at, verified_at}: Sender): 'ready' | 'unverified' | 'disabled' {
-	return disabled_at === null ? (verified_at === null ? 'unverified' : 'ready') : 'disabled';
+	if (disabled_at !== null) {
+		return 'disabled';
+	}
+	return verified_at === null ? 'unverified' : 'ready';
 }
 
 const manages = {scope: 'senders:manage', role: 'admin'} as const;
@@ -83,9 +86,9 @@ async function ensureDomain(
 	newKeys: () => Promise<SigningKeys>,
 ): Promise<Domain> {
 	const {trx, tools, workspaceId} = context;
-	const known = await findDomain(trx, workspaceId, domainName);
-	if (known) {
-		return known;
+	const existing = await findDomain(trx, workspaceId, domainName);
+	if (existing) {
+		return existing;
 	}
 	const added = await insertWithKeys(context, {name: domainName, keys: await newKeys(), ownHosts: []});
 	if (added) {
@@ -93,7 +96,7 @@ async function ensureDomain(
 		await recordAct(trx, tools, {action: addDomain.audit, workspaceId, ...act});
 		return added.domain;
 	}
-	// Another node was adding the domain at the same time. It exists now that that node's transaction has ended.
+	// Another node added the domain concurrently. Its transaction has ended, so the domain exists now.
 	const domain = await findDomain(trx, workspaceId, domainName);
 	if (!domain) {
 		throw new Error(`The domain ${domainName} was added and removed concurrently. Try again.`);

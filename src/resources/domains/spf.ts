@@ -17,8 +17,8 @@ const maxLookUps = 10;
 const maxVoidLookups = 2;
 const maxHosts = 10;
 
-/** Aborts an evaluation from within nested includes. It is always caught in this file. */
-class SpfEnd extends Error {
+/** Thrown to abort an evaluation from within nested includes. It is always caught in this file. */
+class SpfAbort extends Error {
 	readonly result: SpfResult;
 	constructor(kind: 'permerror' | 'temperror', why: string) {
 		super(why);
@@ -35,12 +35,12 @@ type SpfCheck = (ip: string) => Promise<SpfResult>;
  * name queried, once for all addresses.
  */
 export function compileSpf(resolver: Resolver, domain: string): SpfCheck {
-	const published = new Published(resolver);
+	const cache = new SpfCache(resolver);
 	return async ip => {
 		try {
-			return {kind: await new Evaluation(published, ip).evaluate(domain)} as SpfResult;
+			return {kind: await new Evaluation(cache, ip).evaluate(domain)} as SpfResult;
 		} catch (error) {
-			if (error instanceof SpfEnd) {
+			if (error instanceof SpfAbort) {
 				return error.result;
 			}
 			throw error;
@@ -48,8 +48,8 @@ export function compileSpf(resolver: Resolver, domain: string): SpfCheck {
 	};
 }
 
-/** Caches DNS answers. Failures too, because each address would otherwise wait for the same timeout again. */
-class Published {
+/** Caches DNS responses, and failures too, because each address would otherwise wait for the same timeout again. */
+class SpfCache {
 	readonly #resolver: Resolver;
 	readonly #known = new Map<string, Promise<unknown>>();
 
@@ -57,8 +57,8 @@ class Published {
 		this.#resolver = resolver;
 	}
 
-	#once<Result>(key: string, ask: () => Promise<Result>): Promise<Result> {
-		const known = this.#known.get(key) ?? ask();
+	#once<Result>(key: string, query: () => Promise<Result>): Promise<Result> {
+		const known = this.#known.get(key) ?? query();
 		this.#known.set(key, known);
 		return known as Promise<Result>;
 	}
@@ -68,11 +68,11 @@ class Published {
 		return this.#once(`TXT ${name}`, async () => {
 			const records = toRecords(await this.#resolver.txt(name), name).filter(isSpf);
 			if (records.length > 1) {
-				throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, but only one is allowed`);
+				throw new SpfAbort('permerror', `${name} has ${records.length} SPF records, but only one is allowed`);
 			}
 			const parsed = records[0] === undefined ? null : parseSpf(records[0]);
 			if (parsed?.ok === false) {
-				throw new SpfEnd('permerror', `the SPF record of ${name} is invalid: ${parsed.problem}`);
+				throw new SpfAbort('permerror', `the SPF record of ${name} is invalid: ${parsed.problem}`);
 			}
 			return parsed && compile(parsed.record);
 		});
@@ -101,31 +101,31 @@ type CompiledRecord = {
 function compile({mechanisms, redirect}: SpfRecord): CompiledRecord {
 	const networkOf = ({name, target}: SpfMechanism) =>
 		target !== null && (name === 'ip4' || name === 'ip6') ? bytesOf(target) : null;
-	return {mechanisms: mechanisms.map(one => ({...one, network: networkOf(one)})), redirect};
+	return {mechanisms: mechanisms.map(term => ({...term, network: networkOf(term)})), redirect};
 }
 
 function toRecords<T>(answer: DnsAnswer<T>, name: string): readonly T[] {
 	if (answer.kind === 'failed') {
-		throw new SpfEnd('temperror', `DNS did not answer for ${name} (${answer.code})`);
+		throw new SpfAbort('temperror', `DNS did not answer for ${name} (${answer.code})`);
 	}
 	return answer.kind === 'found' ? answer.records : [];
 }
 
 /** One run of `check_host`, with its limits. */
 class Evaluation {
-	readonly #published: Published;
+	readonly #cache: SpfCache;
 	/** `null` if it is not an IP address; then only `all` matches. */
 	readonly #ip: Uint8Array | null;
 	#lookUps = maxLookUps;
 	#voids = maxVoidLookups;
 
-	constructor(published: Published, ip: string) {
-		this.#published = published;
+	constructor(cache: SpfCache, ip: string) {
+		this.#cache = cache;
 		this.#ip = isIP(ip) === 0 ? null : bytesOf(ip);
 	}
 
 	async evaluate(name: string): Promise<SpfResult['kind']> {
-		const record = await this.#published.record(name);
+		const record = await this.#cache.record(name);
 		if (record === null) {
 			return 'none';
 		}
@@ -141,15 +141,15 @@ class Evaluation {
 	#count(): void {
 		this.#lookUps--;
 		if (this.#lookUps < 0) {
-			throw new SpfEnd('permerror', `it needs more than ${maxLookUps} DNS lookups`);
+			throw new SpfAbort('permerror', `it needs more than ${maxLookUps} DNS lookups`);
 		}
 	}
 
-	#notVoid<T>(records: readonly T[], name: string): readonly T[] {
+	#countVoid<T>(records: readonly T[], name: string): readonly T[] {
 		if (records.length === 0) {
 			this.#voids--;
 			if (this.#voids < 0) {
-				throw new SpfEnd(
+				throw new SpfAbort(
 					'permerror',
 					`more than ${maxVoidLookups} of its names have no records, such as ${name}`,
 				);
@@ -162,7 +162,7 @@ class Evaluation {
 		this.#count();
 		const result = target.includes('%') ? 'neutral' : await this.evaluate(target);
 		if (result === 'none') {
-			throw new SpfEnd('permerror', `${target}, which it refers to, has no SPF record`);
+			throw new SpfAbort('permerror', `${target}, which it refers to, has no SPF record`);
 		}
 		return result;
 	}
@@ -180,14 +180,14 @@ class Evaluation {
 		if (name === 'ptr' || host.includes('%')) {
 			return false;
 		}
-		const published = this.#published;
+		const cache = this.#cache;
 		if (name === 'exists') {
-			return this.#notVoid(await published.addresses('a', host), host).length > 0;
+			return this.#countVoid(await cache.addresses('a', host), host).length > 0;
 		}
-		const hosts = name === 'a' ? [host] : this.#notVoid(await published.exchanges(host), host);
-		for (const each of hosts.slice(0, maxHosts)) {
-			const resolved = await published.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', each);
-			const addresses = name === 'a' ? this.#notVoid(resolved, each) : resolved;
+		const hosts = name === 'a' ? [host] : this.#countVoid(await cache.exchanges(host), host);
+		for (const candidate of hosts.slice(0, maxHosts)) {
+			const resolved = await cache.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', candidate);
+			const addresses = name === 'a' ? this.#countVoid(resolved, candidate) : resolved;
 			if (addresses.some(address => this.#isWithin(address, prefix))) {
 				return true;
 			}
@@ -208,8 +208,8 @@ function isWithin(ip: Uint8Array, network: Uint8Array, prefix: number): boolean 
 		return false;
 	}
 	const wholeOctets = prefix >> 3;
-	for (let at = 0; at < wholeOctets; at++) {
-		if (ip[at] !== network[at]) {
+	for (let index = 0; index < wholeOctets; index++) {
+		if (ip[index] !== network[index]) {
 			return false;
 		}
 	}
@@ -240,7 +240,7 @@ const maxLength = 4096;
 const maxTerms = 100;
 const maxNameLength = 253;
 /** The number of characters of a term that an error message quotes. */
-const maxShown = 100;
+const maxQuoted = 100;
 
 /** Whether a TXT record is an SPF record (RFC 7208 §4.5). */
 export function isSpf(text: string): boolean {
@@ -274,7 +274,7 @@ export function parseSpf(text: string): ParsedSpf {
 		}
 		const parsed = parseMechanism(term);
 		if (parsed === null) {
-			return {ok: false, problem: `"${term.slice(0, maxShown)}" is not a valid term`};
+			return {ok: false, problem: `"${term.slice(0, maxQuoted)}" is not a valid term`};
 		}
 		mechanisms.push(parsed);
 	}
@@ -287,14 +287,14 @@ export function parseSpf(text: string): ParsedSpf {
 function parseMechanism(term: string): SpfMechanism | null {
 	const [, qualifier = '+', spelled = '', target = null, ip4, ip6] = mechanism.exec(term) ?? [];
 	const name = spelled.toLowerCase() as SpfMechanism['name'];
-	const ofAddress =
+	const prefix =
 		name === 'ip6' ? {ip4: 32, ip6: Number(ip4 ?? 128)} : {ip4: Number(ip4 ?? 32), ip6: Number(ip6 ?? 128)};
-	return isSound(name, target, [ip4, ip6], ofAddress)
-		? {name, qualifier: qualifier as SpfQualifier, target, prefix: ofAddress}
+	return isValidTerm(name, target, [ip4, ip6], prefix)
+		? {name, qualifier: qualifier as SpfQualifier, target, prefix}
 		: null;
 }
 
-function isSound(
+function isValidTerm(
 	name: SpfMechanism['name'] | '',
 	target: string | null,
 	[first, second]: readonly [string | undefined, string | undefined],
@@ -331,11 +331,11 @@ type Provider = {
 	readonly name: string;
 	readonly hosts: RegExp | undefined;
 	readonly include: string;
-	/** Whether it replaces the return path by its own, so that receivers check SPF there. */
+	/** Whether it replaces the return path with its own, so that receivers check SPF there. */
 	readonly hasOwnReturnPath: boolean;
 };
 
-const ofService = (id: ProviderName, name: string, include: string): Provider => ({
+const sendingService = (id: ProviderName, name: string, include: string): Provider => ({
 	name,
 	include,
 	hosts: providerHosts.get(id),
@@ -344,12 +344,12 @@ const ofService = (id: ProviderName, name: string, include: string): Provider =>
 
 // According to the providers' documentation of SPF.
 const providers: readonly Provider[] = [
-	ofService('ses', 'Amazon SES', 'amazonses.com'),
-	ofService('mailgun', 'Mailgun', 'mailgun.org'),
-	ofService('postmark', 'Postmark', 'spf.mtasv.net'),
-	ofService('sendgrid', 'SendGrid', 'sendgrid.net'),
-	ofService('brevo', 'Brevo', 'spf.brevo.com'),
-	ofService('mailjet', 'Mailjet', 'spf.mailjet.com'),
+	sendingService('ses', 'Amazon SES', 'amazonses.com'),
+	sendingService('mailgun', 'Mailgun', 'mailgun.org'),
+	sendingService('postmark', 'Postmark', 'spf.mtasv.net'),
+	sendingService('sendgrid', 'SendGrid', 'sendgrid.net'),
+	sendingService('brevo', 'Brevo', 'spf.brevo.com'),
+	sendingService('mailjet', 'Mailjet', 'spf.mailjet.com'),
 	{
 		name: 'Google',
 		hosts: /(?:^|\.)(?:gmail|google|googlemail)\.com$/,

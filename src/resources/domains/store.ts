@@ -14,11 +14,11 @@ export type Domain = {
 	readonly ownership_token: string;
 	/** `null` means `bounce.<name>`. */
 	readonly return_path_domain: string | null;
-	/** Since when its own return path is used, because DNS has MX and SPF; `null` for MAILCTL_RETURN_PATH_DOMAIN. */
+	/** When its own return path came into use, because DNS has MX and SPF; `null` for MAILCTL_RETURN_PATH_DOMAIN. */
 	readonly return_path_at: string | null;
 	/** The host of links in its messages; `null` for the host of MAILCTL_PUBLIC_URL. */
 	readonly link_host: string | null;
-	/** Since when DNS points `link_host` to this machine. `null` if it does not, and the host is not used. */
+	/** When `link_host` came into use, because DNS points it to this machine; `null` if DNS does not. */
 	readonly links_ok_at: string | null;
 	/** `degraded` means that it was verified, but DNS has recently lacked the records. */
 	readonly state: DomainState;
@@ -103,7 +103,7 @@ export async function updateCheckedDomain(
 	);
 }
 
-/** A domain with the time when its newest key was created that DNS has not shown yet, which decides its next check. */
+/** A domain with the creation time of its newest key that DNS does not have yet, which decides its next check. */
 export type DueDomain = Domain & {readonly pending_at: string | null};
 
 /** Times in the store's form. */
@@ -124,8 +124,8 @@ export async function listDueDomains(
 	const unseen = () =>
 		reader('dkim_keys as k').whereRaw('k.domain_id = d.id').where({seen_at: null, retired_at: null});
 	const pending = unseen().max('k.created_at').as('pending_at');
-	const hastened = (hasten: Knex.QueryBuilder) =>
-		hasten
+	const isHastened = (query: Knex.QueryBuilder) =>
+		query
 			.whereIn('d.state', ['pending', 'degraded'])
 			.orWhere(verified =>
 				verified
@@ -141,7 +141,7 @@ export async function listDueDomains(
 				.orWhere('d.checked_at', '<=', dayAgo)
 				// The clock was set back.
 				.orWhere('d.checked_at', '>', now)
-				.orWhere(query => query.where('d.checked_at', '<=', minuteAgo).where(hastened)),
+				.orWhere(query => query.where('d.checked_at', '<=', minuteAgo).where(isHastened)),
 		)
 		.orderByRaw('case when d.checked_at is null then 0 else 1 end, d.checked_at, d.id')
 		.limit(limit)
@@ -170,7 +170,7 @@ export async function listFailedDomains(reader: Knex, limits: TurnLimits): Promi
 	return await selectInTurns(reader, failed, 'state_at desc, id', limits);
 }
 
-/** Returns the domains with this link host: at most one, once a claim is committed. */
+/** Returns the domains with this link host: at most one after a claim has been committed. */
 export async function findByLinkHost(reader: Knex, host: string): Promise<Array<Pick<Domain, 'id' | 'verified_at'>>> {
 	return await liveDomains(reader).where({link_host: host}).select('id', 'verified_at');
 }
@@ -180,7 +180,7 @@ export async function setLinkHost(trx: Knex.Transaction, id: string, host: strin
 	await trx('domains').where({id}).update({link_host: host, links_ok_at: null, checked_at: null});
 }
 
-/** Deletes a domain with its keys. Returns `false` if there is no such domain. */
+/** Deletes a domain with its keys. Returns `false` if it does not exist. */
 export async function deleteDomain(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('domains').where({id}).delete()) === 1;
 }
@@ -230,7 +230,7 @@ export async function activateDkimKey(
 	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now, seen_at: now});
 }
 
-/** Notes that DNS has these keys. Returns how many of them it had not shown before. */
+/** Records that DNS has these keys. Returns how many of them it did not have before. */
 export async function markKeysSeen(trx: Knex.Transaction, ids: readonly string[], now: string): Promise<number> {
 	return await trx('dkim_keys').whereIn('id', ids).whereNull('seen_at').update({seen_at: now});
 }
@@ -291,7 +291,7 @@ export async function findLinkHost(
 	return rows.find(({link_host: host}) => host !== null)?.link_host ?? null;
 }
 
-/** `needsCertificate` is true if https is served here, so that a link host needs a certificate in the store. */
+/** Reads how a domain signs. `needsCertificate` is true if HTTPS is served here, so that links need a certificate. */
 export async function findDomainSigning(
 	reader: Knex,
 	domainId: string,
@@ -301,8 +301,8 @@ export async function findDomainSigning(
 	const rows: Array<Pick<DkimKey, 'id' | 'algorithm'>> = await reader('dkim_keys')
 		.where({domain_id: domainId, pending_at: null, retired_at: null})
 		.where('active_from', '<=', now)
-		.where(known =>
-			known
+		.where(usable =>
+			usable
 				.whereNotNull('seen_at')
 				.orWhereExists(reader('senders').where({domain_id: domainId}).whereNotNull('verified_at')),
 		)
@@ -336,13 +336,13 @@ export type Sender = {
 	readonly address_key: string;
 	/** The display name of `From`. */
 	readonly name: string | null;
-	/** Stored only if an operator verified the sender. When read, it falls back to that of its domain. */
+	/** Stored only if an operator verified the sender. When read, it falls back to the domain's. */
 	readonly verified_at: string | null;
 	readonly disabled_at: string | null;
 	readonly created_at: string;
 };
 
-/** What a send needs of its sender. */
+/** What a send needs to know about its sender. */
 export type SenderRow = Pick<Sender, 'id' | 'verified_at' | 'disabled_at'>;
 
 /** Reads a sender for a send, through a cache. It is verified if its domain is, or if an operator verified it. */
@@ -387,7 +387,7 @@ export async function pageDomainSenders(
 	domainId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Sender[]> {
-	const rows = joined(reader, reader('senders as s'))
+	const rows = withVerification(reader, reader('senders as s'))
 		.where('s.domain_id', domainId)
 		.orderBy('s.address_key')
 		.limit(limit);
@@ -403,14 +403,14 @@ export async function findSenderById(reader: Knex, workspaceId: string, id: stri
 }
 
 function sendersQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
-	return joined(
+	return withVerification(
 		reader,
 		alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after}),
 	);
 }
 
 /** Joins senders with the verification of their domains. */
-function joined(reader: Knex, senders: Knex.QueryBuilder): Knex.QueryBuilder {
+function withVerification(reader: Knex, senders: Knex.QueryBuilder): Knex.QueryBuilder {
 	return senders
 		.join('domains as d', 'd.id', 's.domain_id')
 		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));

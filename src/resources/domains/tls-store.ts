@@ -12,7 +12,7 @@ export type StoredPolicy = {
 	readonly expiresAt: string;
 };
 
-/** Returns the policy of a domain that was stored last, expired or not. */
+/** Returns the latest stored policy of a domain, expired or not. */
 export async function findPolicy(reader: Knex, domain: string): Promise<StoredPolicy | null> {
 	const row = await reader('mta_sts').where({domain}).first();
 	return row === undefined
@@ -41,16 +41,16 @@ export async function savePolicy(trx: Knex.Transaction, policy: StoredPolicy): P
 		.merge();
 }
 
-/** Removes at most `limit` expired policies; returns how many. */
+/** Removes at most `limit` expired policies. Returns how many. */
 export async function purgePolicies(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
-	const old = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
-	return await trx('mta_sts').whereIn('domain', old).delete();
+	const expired = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
+	return await trx('mta_sts').whereIn('domain', expired).delete();
 }
 
 /** The result of starting TLS with a mail server of a domain, on a day (`2026-11-21`). */
 export type TlsDay = TlsResult & {readonly day: string; readonly domain: string; readonly host: string};
 
-/** Adds to the counts in the order of their keys: two nodes may update the same rows at once. */
+/** Adds to the counts in the order of their keys, because two nodes may update the same rows at once. */
 export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]): Promise<void> {
 	const counts = new Map<string, number>();
 	for (const {day, domain, policy, host, result} of results) {
@@ -67,7 +67,7 @@ export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]
 	);
 }
 
-/** Removes at most `limit` counts of days before `day`; returns how many. */
+/** Removes at most `limit` counts of days before `day`. Returns how many. */
 export async function purgeTlsDays(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
 	const columns = ['day', 'domain', 'policy', 'host', 'result'];
 	const old = trx('tls_days').where('day', '<', day).limit(limit).select(columns);

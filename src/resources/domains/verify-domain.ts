@@ -73,13 +73,13 @@ export async function recordDomainCheck(
 	{domain: before, names, records}: DomainQuery,
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
-	const next = nextStatus(before, sightOf(records), at);
+	const next = nextStatus(before, judgeProofs(records), at);
 	const status = {...next, first_verified_at: before.first_verified_at ?? before.verified_at ?? next.verified_at};
-	const now = {...before, ...status};
+	const current = {...before, ...status};
 	const changes = {
 		...status,
-		return_path_at: returnPathAt(now, records, at),
-		links_ok_at: linksOkAt(now, records, at),
+		return_path_at: returnPathAt(current, records, at),
+		links_ok_at: linksOkAt(current, records, at),
 	};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
@@ -91,7 +91,7 @@ export async function recordDomainCheck(
 	}
 	const signing = records.flatMap(({key, ok}) => (key?.state === 'active' && ok ? [key.id] : []));
 	const seenCount = await markKeysSeen(trx, signing, at);
-	const removedIds = records.filter(record => isGone(record, at)).map(({key}) => (key as RecordKey).id);
+	const removedIds = records.filter(record => isRetiredRecordGone(record, at)).map(({key}) => (key as RecordKey).id);
 	await deleteDkimKeys(trx, removedIds);
 
 	const domain = {...before, ...changes};
@@ -125,7 +125,7 @@ export async function recordDomainCheck(
 	}
 	const keys = await listDkimKeys(trx, domain.id);
 	const expected = await readDomainRecords(trx, names, domain, keys, acting.clock.now());
-	return {before, domain, records: withAnswers(expected, records), activated};
+	return {before, domain, records: withResponses(expected, records), activated};
 }
 
 type CheckDomain = {
@@ -153,8 +153,8 @@ export async function checkDomain({
 			return undefined;
 		}
 		const claimed = await write(trx => takeDomain(trx, row, acting.clock.now()));
-		const sight = claimed && (await check(claimed));
-		const checked = sight && (await write(trx => recordDomainCheck(trx, acting, sight)));
+		const query = claimed && (await check(claimed));
+		const checked = query && (await write(trx => recordDomainCheck(trx, acting, query)));
 		if (checked) {
 			return checked;
 		}
@@ -163,15 +163,15 @@ export async function checkDomain({
 }
 
 /** Combines records with the DNS responses for the same name and purpose. */
-function withAnswers(records: readonly DomainRecord[], answered: readonly CheckedRecord[]): CheckedRecord[] {
+function withResponses(records: readonly DomainRecord[], checked: readonly CheckedRecord[]): CheckedRecord[] {
 	return records.flatMap(record => {
-		const same = answered.find(({name, purpose}) => name === record.name && purpose === record.purpose);
-		return same === undefined ? [] : [{...same, ...record, found: same.found}];
+		const match = checked.find(({name, purpose}) => name === record.name && purpose === record.purpose);
+		return match === undefined ? [] : [{...match, ...record, found: match.found}];
 	});
 }
 
-/** An ownership record or a DKIM key proves that whoever added the domain controls its DNS. */
-function sightOf(records: readonly CheckedRecord[]): Sight {
+/** Judges whether an ownership record or a DKIM key proves that whoever added the domain controls its DNS. */
+function judgeProofs(records: readonly CheckedRecord[]): Sight {
 	const proofs = records.filter(
 		({purpose, key}) => purpose === 'ownership' || (purpose === 'dkim' && key?.state !== 'retired'),
 	);
@@ -182,54 +182,57 @@ function sightOf(records: readonly CheckedRecord[]): Sight {
 }
 
 /**
- * Returns since when the domain's own return path is used, or `null`. It needs both records: without its MX bounces
+ * Returns when the domain's own return path came into use, or `null`. It needs both records: without its MX bounces
  * would be lost, and without its SPF messages would be rejected. It is unchanged while DNS does not respond. The domain
  * must be verified too, because the records may have been published for another workspace.
  */
 function returnPathAt(
-	{name, return_path_domain: host, return_path_at: before, verified_at: provedAt}: Domain,
+	{name, return_path_domain: host, return_path_at: before, verified_at: verifiedAt}: Domain,
 	records: readonly CheckedRecord[],
 	at: string,
 ): string | null {
 	// An older version allowed hosts outside of the domain.
-	if (provedAt === null || returnPathProblem(name, host) !== null) {
+	if (verifiedAt === null || returnPathProblem(name, host) !== null) {
 		return null;
 	}
-	const parts = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');
-	if (parts.every(({ok}) => ok)) {
+	const required = records.filter(({purpose}) => purpose === 'return_path' || purpose === 'spf');
+	if (required.every(({ok}) => ok)) {
 		return before ?? at;
 	}
-	return parts.some(({state}) => state === 'missing' || state === 'different') ? null : before;
+	return required.some(({state}) => state === 'missing' || state === 'different') ? null : before;
 }
 
-/** Returns since when the link host is used, or `null`. As with the return path, the domain must be verified. */
+/** Returns when the link host came into use, or `null`. As with the return path, the domain must be verified. */
 function linksOkAt(
-	{link_host: host, links_ok_at: before, verified_at: provedAt}: Domain,
+	{link_host: host, links_ok_at: before, verified_at: verifiedAt}: Domain,
 	records: readonly CheckedRecord[],
 	at: string,
 ): string | null {
 	const record = records.find(({purpose}) => purpose === 'links');
-	if (host === null || provedAt === null || record === undefined) {
+	if (host === null || verifiedAt === null || record === undefined) {
 		return null;
 	}
-	return record.ok ? (before ?? at) : record.state === 'unknown' ? before : null;
+	if (record.ok) {
+		return before ?? at;
+	}
+	return record.state === 'unknown' ? before : null;
 }
 
 /** The record of a retired key must stay published until its messages have arrived, and can then be removed. */
 function judgeRetired(record: CheckedRecord, at: string): CheckedRecord {
-	const until = record.key?.keep_until ?? null;
-	if (until === null || record.state === 'unknown') {
+	const keepUntil = record.key?.keep_until ?? null;
+	if (keepUntil === null || record.state === 'unknown') {
 		return record;
 	}
-	if (until > at) {
+	if (keepUntil > at) {
 		return record.ok ? record : {...record, problem: 'messages that it signed may still be in transit'};
 	}
 	return {...record, ok: true, state: 'ok', problem: 'it can be removed, or published with an empty p='};
 }
 
-function isGone({key, found, state}: CheckedRecord, at: string): boolean {
-	const isOver = key?.keep_until != null && key.keep_until <= at;
-	return isOver && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
+function isRetiredRecordGone({key, found, state}: CheckedRecord, at: string): boolean {
+	const isUnneeded = key?.keep_until != null && key.keep_until <= at;
+	return isUnneeded && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
 }
 
 /** Whether the records that verify a domain are published. `unknown` means that DNS did not respond. */
@@ -243,8 +246,8 @@ const maxFailures = 3;
 type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
 /** Returns the state after a check (R5.5): pending → verified → degraded → failed. One good check verifies it again. */
-export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainStatus {
-	const {state, state_at, verified_at, failures} = now;
+export function nextStatus(current: DomainStatus, sight: Sight, at: string): DomainStatus {
+	const {state, state_at, verified_at, failures} = current;
 	switch (sight) {
 		case 'unknown':
 			return {state, state_at, verified_at, failures};
@@ -264,17 +267,17 @@ export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainS
 	}
 }
 
-/** Returns when to check a domain next, in milliseconds. 0 if it was never checked. */
+/** Returns when to check a domain next, in milliseconds; 0 if it was never checked. */
 export function nextCheck(domain: DueDomain, now: number): number {
 	if (domain.checked_at === null) {
 		return 0;
 	}
-	const checked = Date.parse(domain.checked_at);
-	if (checked > now) {
+	const checkedAt = Date.parse(domain.checked_at);
+	if (checkedAt > now) {
 		return now; // The clock was set back.
 	}
 	const since = expectedSince(domain);
-	return checked + (since === null ? dayMs : pause(checked - Date.parse(since)));
+	return checkedAt + (since === null ? dayMs : checkInterval(checkedAt - Date.parse(since)));
 }
 
 /** Returns when the daemon checks a domain with these keys next, in the store's format. */
@@ -285,7 +288,7 @@ export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: numbe
 	return storeTime(Math.max(now, nextCheck({...domain, pending_at: pendingAt}, now)));
 }
 
-/** Returns since when a change in DNS is expected, because records are to be published or have disappeared. */
+/** Returns since when a change in DNS has been expected, because records are to be published or have disappeared. */
 function expectedSince(domain: DueDomain): string | null {
 	const {state, state_at, return_path_at, link_host, links_ok_at, pending_at} = domain;
 	const isOpen = return_path_at === null || (link_host !== null && links_ok_at === null);
@@ -297,7 +300,7 @@ function expectedSince(domain: DueDomain): string | null {
 }
 
 // Checks are a minute apart for ten minutes, then ten minutes for two hours, then hourly up to 72 hours, then daily.
-function pause(ageMs: number): number {
+function checkInterval(ageMs: number): number {
 	if (ageMs < 10 * minuteMs) {
 		return minuteMs;
 	}
