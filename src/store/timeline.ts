@@ -153,6 +153,7 @@ export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
 /**
  * Returns whether the next event implies everything about this one except its id and time. A `sent` event is placed
  * directly before the next event. Of two ids created in succession within one millisecond, no other id is between them.
+ * A `queued` event implies no `sent` event, because its row has the detail of the event that follows.
  */
 function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewEvent & {readonly type: Earlier[1]} {
 	if (event.messageId !== next?.messageId || event.recipientId !== next.recipientId) {
@@ -161,6 +162,7 @@ function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewE
 	return event.type === 'queued'
 		? event.detail === null && event.recordedAt === event.occurredAt
 		: event.type === 'sent' &&
+				next.type !== 'queued' &&
 				event.recordedAt === next.recordedAt &&
 				idTime(event.id) === idTime(next.id) &&
 				event.detail === JSON.stringify(sentDetail(parseDetail(next.detail)));

@@ -118,6 +118,10 @@ test.serial('the daemon deletes an old message with its captured file and its id
 	});
 	await waitFor('the sweep', async () => (await call(`${daemon.url}/v1/messages/${old}`, key)).status === 404);
 	await waitFor('the sweep of keys', async () => (await store.reader('idempotency_keys')).length === 0);
-	t.false((await readdir(join(program.folder, 'data/captured'))).includes(capturedName(recipientId)));
+	// Files are removed after the commit.
+	await waitFor('the removal of the file', async () => {
+		const files = await readdir(join(program.folder, 'data/captured'));
+		return !files.includes(capturedName(recipientId));
+	});
 	t.is((await call(`${daemon.url}/v1/messages/${young}`, key)).status, 200);
 });

@@ -53,6 +53,8 @@ test('stores the events of an attempt in one row, whatever its outcome', t => {
 	t.is(sharedRows([sent, {...delivered, id: later}]).length, 2, 'another event may have its place between');
 	t.is(sharedRows([delivered, {...delivered, type: 'opened'}]).length, 2, 'others have a row each');
 	t.is(sharedRows([{...queued, detail: '{"n":1}'}, delivered]).length, 2, 'what says more than can be told');
+	const bareSent = {...sent, detail: '{}', recordedAt: queued.recordedAt};
+	t.is(sharedRows([bareSent, queued, delivered]).length, 2, 'a row has one detail for all its events');
 });
 
 test('reads back from rows the same events that were written', t => {
