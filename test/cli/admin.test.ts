@@ -99,7 +99,7 @@ test('workspace: pool, route and queue lifetime', async t => {
 	t.like(await cli.json('workspace', 'update', ...back), none);
 
 	const update = async (...options: readonly string[]) => await cli.run('workspace', 'update', ...options);
-	refused(t, await update('--pool', 'gone'), 65, /there is no pool gone in MAILCTL_SOURCE_POOLS, use otp, bulk/);
+	refused(t, await update('--pool', 'gone'), 65, /pool gone not found in MAILCTL_SOURCE_POOLS, use otp, bulk/);
 	refused(t, await update('--route', 'relay'), 65, /the route relay needs MAILCTL_RELAY_URL, set it, or use the URL/);
 	refused(t, await update('--route', 'elsewhere'), 64, /--route is neither mx nor relay nor the URL of a smarthost/);
 	refused(t, await update('--route', 'smtp://app:hunter2@'), 64, /--route has no valid host name or address, use mx/);
@@ -149,7 +149,7 @@ test('workspace: default topic, which must exist', async t => {
 	const cli = await newCli(t);
 	await withWorkspace(cli);
 	const update = ['workspace', 'update', '--default-topic'];
-	refused(t, await cli.run(...update, 'product'), 65, /there is no topic product/);
+	refused(t, await cli.run(...update, 'product'), 65, /topic product not found/);
 	await cli.json('topic', 'create', '--code', 'product', '--name', 'Product mail');
 	t.like(await cli.json(...update, 'product'), {default_topic: 'product'});
 	t.regex(await cli.text('workspace', 'show'), /default topic +product/);

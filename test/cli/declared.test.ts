@@ -120,7 +120,7 @@ workspaces:
 		t,
 		await apply(cli, 'version: 1\nworkspaces: [{name: acme, settings: {source_pool: bulk}}]'),
 		65,
-		/there is no pool bulk in MAILCTL_SOURCE_POOLS/,
+		/pool bulk not found in MAILCTL_SOURCE_POOLS/,
 	);
 	refused(
 		t,

@@ -16,7 +16,7 @@ test('sample remove deletes what the first start created and keeps what the oper
 	t.deepEqual(await cli.json<Sender[]>('sender', 'list'), []);
 	t.deepEqual(await cli.json<Template[]>('template', 'list'), []);
 	t.deepEqual(await cli.json('domain', 'list'), []);
-	t.regex(await cli.text('sample', 'remove', '--yes'), /there is no sample/);
+	t.regex(await cli.text('sample', 'remove', '--yes'), /no sample found/);
 });
 
 test('sample remove keeps a template with a second version and a domain with another sender', async t => {

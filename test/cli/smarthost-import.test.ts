@@ -109,7 +109,7 @@ test('Mailgun: follows pages up to the empty one, and only on its own host', asy
 		t,
 		await cli.run(...own),
 		69,
-		/api\.eu\.mailgun\.net responded with 200 with a next page elsewhere, run the same/,
+		/api\.eu\.mailgun\.net responded with 200, but its next page is not valid, run the same/,
 	);
 	t.is(provider.asked.length, 10);
 	refused(t, await cli.run(...args), 64, /mailgun has a list for each domain, name it with --domain/);
@@ -246,11 +246,11 @@ test('exits with a code of its own for each refused or garbled response, and los
 		[
 			{status: 302, headers: {location: 'https://evil.example/'}, body: ''},
 			69,
-			/responded with 302 with no suppression list/,
+			/responded with 302, but without a suppression list/,
 		],
-		[{body: '<html>Hello'}, 69, /responded with 200 with no suppression list, run the same command again/],
-		[{body: {result: []}}, 69, /with no suppression list/],
-		[{body: '["a@x.example"]'}, 69, /with no suppression list/],
+		[{body: '<html>Hello'}, 69, /responded with 200, but without a suppression list, run the same command again/],
+		[{body: {result: []}}, 69, /but without a suppression list/],
+		[{body: '["a@x.example"]'}, 69, /but without a suppression list/],
 		[{body: `[${'0,'.repeat(33 * 1024 ** 2)}0]`}, 75, /api\.sendgrid\.com: its response is too long, run the same/],
 		[
 			{status: 429, headers: {'retry-after': '99999'}, body: ''},
@@ -292,7 +292,7 @@ test('reads the key from a file, standard input or the relay, and fails without 
 		t,
 		await cli.run(...command.slice(0, 2), 'sendgrid'),
 		64,
-		/there is no key for the API of sendgrid, put only the/,
+		/no key was found for the API of sendgrid, put only the/,
 	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'two\nlines\n');
 	refused(t, await cli.run(...command, '--key-file', 'key.txt'), 64, /key\.txt contains no valid key/);

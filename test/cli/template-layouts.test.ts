@@ -130,7 +130,7 @@ test('one template that does not compile rejects the whole push, with file, line
 			t,
 			await cli.run('template', 'push', 'mails', ...dry),
 			65,
-			/news\/template\.json: there is no topic nix\n/,
+			/news\/template\.json: topic nix not found\n/,
 		);
 	}
 	await write({'mails/_layouts/two words/body.html': main, 'mails/_layouts/none/body.txt': '{{ content }}'});
@@ -138,6 +138,6 @@ test('one template that does not compile rejects the whole push, with file, line
 		t,
 		await cli.run('template', 'push', 'mails'),
 		65,
-		/none\/body\.mjml: is missing\n.*two words\/: a name has 1 to 64/,
+		/none\/body\.mjml: is missing\n.*two words\/: the name must have 1 to 64/,
 	);
 });

@@ -85,7 +85,7 @@ test('pushes settings of template.json without a new version, and pulls them', a
 		t,
 		await cli.run('template', 'push', 'templates/receipt'),
 		65,
-		/receipt\/template\.json: there is no topic news\n/,
+		/receipt\/template\.json: topic news not found\n/,
 	);
 	await write({...own, topic: 7, priority: 'urgent', sensitive: 'code'});
 	const {stderr} = await cli.run('template', 'push', 'templates/receipt');
@@ -186,7 +186,7 @@ test('pull asks before it changes existing files, and leaves unrelated files alo
 		t,
 		await cli.run('template', 'pull', 'templates/unknown'),
 		65,
-		/there is no template unknown, which is the name of the folder/,
+		/template unknown not found: the folder name must be the name of a template/,
 	);
 
 	// A template that is no folder name is not pulled, and nothing else is then.
@@ -228,5 +228,5 @@ test('a changed sample makes a new version, which preview uses; rollback saves a
 		/receipt has no version 6, see mailctl template show/,
 	);
 	refused(t, await cli.run('template', 'rollback', 'receipt', 'x'), 64, /VERSION "x" is not allowed/);
-	refused(t, await cli.run('template', 'rollback', 'nix', '1'), 65, /there is no template nix/);
+	refused(t, await cli.run('template', 'rollback', 'nix', '1'), 65, /template nix not found/);
 });

@@ -62,7 +62,7 @@ test('template push saves all changed templates or none', async t => {
 			['receipt', 2],
 		],
 	);
-	refused(t, await cli.run('template', 'push', 'nix'), 65, /there is no folder nix/);
+	refused(t, await cli.run('template', 'push', 'nix'), 65, /folder nix not found/);
 	refused(t, await cli.run('template', 'push', 'data'), 65, /data contains no template, create a folder/);
 });
 
@@ -155,6 +155,6 @@ test('template create, show, preview, list, delete', async t => {
 		t,
 		await cli.run('template', 'show', 'receipt'),
 		65,
-		/there is no template receipt, see mailctl template list/,
+		/template receipt not found, see mailctl template list/,
 	);
 });

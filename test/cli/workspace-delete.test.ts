@@ -54,7 +54,7 @@ test('workspace delete asks, is refused while messages wait, and revokes keys wi
 		t,
 		waiting,
 		69,
-		/acme has messages in the queue \(recipients: 1\), wait until it is sent, or drop it with mailctl queue/,
+		/acme has messages in the queue \(recipients: 1\), wait until they are sent, or drop them with mailctl queue/,
 	);
 	t.is((await call('GET', '/v1/usage', key)).status, 200);
 	await changeRecipients(store.database, all => all, {next_attempt_at: null, held_at: null});

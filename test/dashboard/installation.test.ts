@@ -186,7 +186,7 @@ test.serial('offers the newest of many workspaces and finds all by part of their
 	t.is(rows(found.text), 11, '7 and 70 to 79');
 	const [, id = ''] = /href="\/workspaces\/(ws_\w+)"[^>]*>(?:<[^>]+>)*tenant-7</.exec(found.text) ?? [];
 	t.not(id, '');
-	t.regex((await visitor.get(`/workspaces/${id}`)).text, /Switch to it/);
+	t.regex((await visitor.get(`/workspaces/${id}`)).text, /Switch to this workspace/);
 	await visitor.submit('/workspaces/use', {workspace: id});
 	const page = await visitor.get('/messages');
 	t.regex(page.text, new RegExp(`<option value="${id}" selected`));

@@ -21,7 +21,7 @@ test.serial('without scripts a preview is one click away, and checks run before 
 	await page.goto('/templates');
 	await page.getByText('New template').click();
 	await page.getByLabel('Name').fill('welcome');
-	await page.getByRole('button', {name: 'Make it'}).click();
+	await page.getByRole('button', {name: 'Create template'}).click();
 	await page.getByRole('button', {name: 'Preview'}).click();
 	await shownBy(page).getByText('Hello Zoë').waitFor();
 	await page.getByRole('textbox', {name: /^Sample variables/}).fill('{"name": "Zoë"}');
@@ -47,9 +47,9 @@ test.serial('every other state of the editor is accessible, and a test links to 
 	await page.getByText('New template').click();
 	await page.getByLabel('Name').fill('welcome');
 	await page.getByLabel(/^Id/).fill('tpl_welcome');
-	await page.getByRole('button', {name: 'Make it'}).click();
+	await page.getByRole('button', {name: 'Create template'}).click();
 	await page.goto('/templates/tpl_welcome');
-	await page.getByText('Nothing was saved yet.').waitFor();
+	await page.getByText('No version has been saved yet.').waitFor();
 	t.deepEqual(await faultsOf(page), []);
 
 	await page.getByRole('link', {name: 'Edit', exact: true}).click();

@@ -50,7 +50,10 @@ test('adds, changes and removes languages, each as a new version', async t => {
 		subject: 'Hallo',
 		source: '<p>\r\n{{ name }}</p>',
 	};
-	t.regex(problemOf(await editor.submit(`${path}/edit`, {...german, locale: ''})), /correct what the checks found/);
+	t.regex(
+		problemOf(await editor.submit(`${path}/edit`, {...german, locale: ''})),
+		/Fix the problems that the checks found/,
+	);
 	t.is((await editor.submit(`${path}/edit`, german)).location, `${path}?locale=de-AT`);
 	t.like(await version(id, 2), {
 		variants: [{locale: null}, {locale: 'de-AT', subject: 'Hallo', html: '<p>\n{{ name }}</p>'}],
@@ -58,13 +61,13 @@ test('adds, changes and removes languages, each as a new version', async t => {
 	});
 	t.regex(
 		problemOf(await editor.submit(`${path}/edit`, {...german, begun: '2'})),
-		/There is a variant for de-AT already/,
+		/A variant for de-AT already exists/,
 	);
 
 	t.regex((await editor.get(`${path}/edit?locale=de-AT`)).text, /value="Hallo"/);
 	const same = await editor.submit(`${path}/edit`, {...german, added: '', locale: 'de-AT', begun: '2'});
 	t.is(same.location, path);
-	t.regex((await editor.get(path)).text, /Nothing changed: version 2 is like this/);
+	t.regex((await editor.get(path)).text, /Nothing changed: version 2 is identical/);
 
 	const gone = await editor.submit(`${path}/languages/delete`, {begun: '2', locale: ''});
 	t.is(gone.location, path);
@@ -104,17 +107,20 @@ test('never saves errors, and saves warnings once they were shown', async t => {
 	);
 	t.regex(await check({subject: '{% if %}'}), /Subject, line 1/);
 	t.regex(await check({kind: 'mjml', source: '<mjml><mj-nosuch/></mjml>'}), /MJML, line 1/);
-	t.regex(await check({source: ' '}), /Source: is empty/);
+	t.regex(await check({source: ' '}), /Source: must not be empty/);
 	t.regex(await check({sample: '[1]'}), /Sample: must be a JSON object/);
 	t.regex(await check({sample: '{"a":'}), /Sample: is not JSON/);
 	t.regex(await check({locale: 'no_tag'}), /Language: must be a tag/);
 	t.regex(await check({sample: '{}'}), /Not in the sample: name\./);
-	t.regex(await check({source: `<p>${'x'.repeat(110_000)}</p>`}), /The html has 107 KB: Gmail cuts it at 102 KB/);
+	t.regex(
+		await check({source: `<p>${'x'.repeat(110_000)}</p>`}),
+		/The HTML is 107 KB\. Gmail clips messages at 102 KB/,
+	);
 	const links =
 		'<a href="/orders">a</a><a href="#">b</a><a href="">c</a><a href="{{ name }}">d</a><a href="tel:1">e</a>';
 	t.regex(
 		await check({source: links, sample: '{"name": "javascript:x"}'}),
-		/Links that are no URL: \/orders, #, \(empty\)\./,
+		/Invalid links: \/orders, #, \(empty\)\./,
 	);
 	t.regex(await check({subject: ' '}), /The subject is empty/);
 	const text = await editor.submit(`${path}/draft`, {...first, source: '{% if'});

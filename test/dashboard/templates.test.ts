@@ -75,7 +75,7 @@ test.serial('creates a template, and deletes it after its name is typed', async 
 	await refused({name: 'receipt'}, /The template receipt already exists/);
 	const made = await operator.submit('/templates', {name: 'wel<i>come', id: 'tpl_welcome'});
 	t.is(made.location, '/templates/tpl_welcome/edit');
-	t.regex((await operator.get('/templates/tpl_welcome')).text, /Nothing was saved yet/);
+	t.regex((await operator.get('/templates/tpl_welcome')).text, /No version has been saved yet/);
 	t.is((await operator.get('/templates/tpl_welcome/frame')).status, 404);
 
 	const kept = await operator.submit('/templates/tpl_welcome/delete', {typed: 'welcome'});

@@ -31,13 +31,13 @@ export async function readAddressStatuses(
 		.pluck('name');
 	const pairs: Pair[] = keys.map(key => [workspaceId, key]);
 	const suppressed = await findSuppressed(reader, pairs);
-	const allowed = new Set<string>([...confirmed, ...users]);
-	const owned = new Set<string>(domains);
+	const allowedAddresses = new Set<string>([...confirmed, ...users]);
+	const verifiedDomains = new Set<string>(domains);
 	const statusOf = (key: string): AddressStatus => {
 		if (suppressed.get(pairKey(workspaceId, key)) === 'live') {
 			return 'suppressed';
 		}
-		return allowed.has(key) || owned.has(domainOf(key)) ? 'active' : 'unconfirmed';
+		return allowedAddresses.has(key) || verifiedDomains.has(domainOf(key)) ? 'active' : 'unconfirmed';
 	};
 	return new Map(keys.map(key => [key, statusOf(key)]));
 }
@@ -60,22 +60,22 @@ export async function confirmAddress(
 export type Allowance = {readonly name: string; readonly uses: number; readonly windowMs: number};
 
 /**
- * Uses an allowance once. Each use takes a slot with one upsert, so that several nodes cannot exceed it together.
- * Returns `null`, or the milliseconds until it can be used again.
+ * Uses an allowance once. Each use claims a slot with one upsert, so that several nodes cannot exceed it together.
+ * Returns `null` if it was used, or else the milliseconds until it can be used again.
  */
 export async function takeAllowance(
 	trx: Knex.Transaction,
 	{name, uses, windowMs}: Allowance,
 	now: number,
 ): Promise<number | null> {
-	const past = storeTime(now - windowMs);
+	const windowStart = storeTime(now - windowMs);
 	for (let slot = 1; slot <= uses; slot++) {
 		const claimed = await queryRows(
 			trx,
 			`insert into alert_allowances (name, slot, used_at) values (?, ?, ?)
 				on conflict (name, slot) do update set used_at = excluded.used_at where alert_allowances.used_at <= ?
 				returning slot`,
-			[name, slot, storeTime(now), past],
+			[name, slot, storeTime(now), windowStart],
 		);
 		if (claimed.length === 1) {
 			return null;
@@ -90,6 +90,6 @@ export async function takeAllowance(
 
 /** Removes at most `limit` uses from before a time. */
 export async function purgeAllowances(trx: Knex.Transaction, before: string, limit: number): Promise<number> {
-	const past = trx('alert_allowances').where('used_at', '<', before).select('name', 'slot').limit(limit);
-	return await trx('alert_allowances').whereIn(['name', 'slot'], past).delete();
+	const expired = trx('alert_allowances').where('used_at', '<', before).select('name', 'slot').limit(limit);
+	return await trx('alert_allowances').whereIn(['name', 'slot'], expired).delete();
 }

@@ -28,7 +28,7 @@ import {type Alert, type KnownCondition, listAlerts, listConditions} from './sto
 type NewAlertInput = InputOf<typeof addAlert.input>;
 type AddOptions = {readonly [Way in AlertWay]?: string} & {readonly verified?: boolean};
 
-// An option for each way takes the place of the fields `way` and `target`.
+// There is one option for each way instead of the fields `way` and `target`.
 const addFields = listFields(addAlert.input).filter(({name}) => name !== 'way' && name !== 'target');
 
 export function alertCommands(alert: CliCommand): void {
@@ -48,10 +48,10 @@ export function alertCommands(alert: CliCommand): void {
 			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
 			const reader = await session.reader();
 			session.list(alerts, await withStatuses(reader, await listAlerts(reader, workspaceId)));
-			const wrong = (await listConditions(reader, workspaceId)).filter(isWrong);
-			if (!session.json && wrong.length > 0) {
+			const incidents = (await listConditions(reader, workspaceId)).filter(isOpen);
+			if (!session.json && incidents.length > 0) {
 				session.terminal.print(['', 'Open incidents:']);
-				session.list(conditions, wrong);
+				session.list(conditions, incidents);
 			}
 		});
 
@@ -71,10 +71,10 @@ export function alertCommands(alert: CliCommand): void {
 }
 
 async function add(session: Session, {verified = false, ...options}: AddOptions): Promise<void> {
-	const ways = alertWays.filter(each => options[each] !== undefined);
+	const ways = alertWays.filter(name => options[name] !== undefined);
 	const [way] = ways;
 	if (way === undefined || ways.length > 1) {
-		throw new CliError('usage', 'an alert has exactly one target', 'give one of --mail, --webhook, --slack');
+		throw new CliError('usage', 'an alert has exactly one target', 'use one of --mail, --webhook, --slack');
 	}
 	const target = await readSecret(options[way] ?? '');
 	const guard = new AddressGuard(toGuard(session.settings()));
@@ -107,9 +107,9 @@ async function sendTestNow(session: Session, alert: Alert): Promise<void> {
 	}
 }
 
-const isWrong = ({announced_at: at, ended_at: ended}: KnownCondition) => at !== null && ended === null;
-const lastSent = ({error, sent_at: at}: Alert) => (error ? 'failed' : at ? minute(at) : '–');
-const minute = (time: string) => `${shortTime(time)} UTC`;
+const isOpen = ({announced_at: announced, ended_at: ended}: KnownCondition) => announced !== null && ended === null;
+const formatTime = (time: string) => `${shortTime(time)} UTC`;
+const lastSent = ({error, sent_at: sentAt}: Alert) => (error ? 'failed' : sentAt ? formatTime(sentAt) : '–');
 
 const alerts: Noun<ShownAlert> = {
 	none: 'no alerts; create one with mailctl alert add',
@@ -126,9 +126,9 @@ const alerts: Noun<ShownAlert> = {
 		{name: 'status', cell: row => row.status},
 		{name: 'about', cell: row => row.kinds?.join(', ') ?? 'everything'},
 		{name: 'workspace', cell: row => row.workspace_id ?? 'all'},
-		{name: 'muted until', cell: row => (row.muted_until ? minute(row.muted_until) : undefined)},
+		{name: 'muted until', cell: row => (row.muted_until ? formatTime(row.muted_until) : undefined)},
 		{name: 'last error', cell: row => row.error ?? undefined},
-		{name: 'created', cell: row => minute(row.created_at)},
+		{name: 'created', cell: row => formatTime(row.created_at)},
 	],
 };
 
@@ -136,7 +136,7 @@ const conditions: Noun<KnownCondition> = {
 	none: '',
 	json: row => row,
 	fields: [
-		{title: 'SINCE', cell: row => minute(row.began_at)},
+		{title: 'SINCE', cell: row => formatTime(row.began_at)},
 		{title: 'KIND', cell: row => alertKinds[row.kind].title},
 		{title: 'WHAT', cell: row => row.detail, cut: true},
 	],

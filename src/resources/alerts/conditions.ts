@@ -42,24 +42,22 @@ type Sources = {
 	readonly mailboxUp: () => boolean | null;
 };
 
-/** A condition before its kind is added. Without a workspace it concerns the installation. */
+/** A condition without its kind. If it has no workspace, it concerns the installation. */
 type ConditionDetails = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
 
 const minuteMs = 60_000;
 /** Due messages are attempted within seconds, unless a limit or a long queue delays them. */
-const dueMs = 30 * minuteMs;
-const unreadMs = 30 * minuteMs;
-const aliveMs = minuteMs;
-/** After this time a lost node is no longer reported. */
-const lostMs = dayMs;
-const firstBackupMs = 7 * dayMs;
-const minBackupMs = 26 * hourMs;
-/**
- * The maximum number of conditions that are read per kind. Others raise no alert, and one that leaves the list clears.
- */
+const maxDueMs = 30 * minuteMs;
+const maxUnreadMs = 30 * minuteMs;
+const maxSilenceMs = minuteMs;
+/** A lost node is no longer reported after this time. */
+const reportLostMs = dayMs;
+const maxFirstBackupMs = 7 * dayMs;
+const minBackupAgeMs = 26 * hourMs;
+/** The maximum number of conditions read per kind. Others raise no alert, and one that leaves the list clears. */
 const limits = {limit: 1000, perWorkspace: 100};
-/** Half an hour of failed orders: a CA that is unreachable for minutes is not reported. */
-const failedOrders = 3;
+/** This many orders fail in half an hour, so that a CA that is unreachable for minutes is not reported. */
+const minFailedOrders = 3;
 
 /**
  * Reads each kind of condition from the store, the machine and the local checks of doctor, without the internet.
@@ -104,12 +102,11 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 
 	async provider_blocks({store, clock}) {
 		const sites = await listBlockingSites(store.reader, storeTime(clock.now()), limits.limit);
-		// Many mail servers refuse an address on a common blocklist. That is one condition for all without an entry of
-		// their own.
-		return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
-			const names = some.slice(0, 3).map(({site}) => site);
-			const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
-			const {reason = null, advice} = some[0] ?? {};
+		// Many mail servers refuse an address on a common blocklist. Those without their own entry share a condition.
+		return [...groupBy(sites, ({provider}) => provider)].map(([provider, blocking]) => {
+			const names = blocking.slice(0, 3).map(({site}) => site);
+			const more = blocking.length > names.length ? ` and ${blocking.length - names.length} more` : '';
+			const {reason = null, advice} = blocking[0] ?? {};
 			const detail = `mail to ${names.join(', ')}${more} is waiting, because our address is blocked there`;
 			return {subject: provider, detail: reason === null ? detail : `${detail}: ${reason}`, fix: advice ?? ''};
 		});
@@ -125,9 +122,11 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 	},
 
 	async smarthost_silent({store, clock}) {
-		const silent = (await listSmarthosts(store.reader, null)).filter(one => isSilent(one, clock.now()));
-		return [...groupBy(silent, one => one.workspace_id)].flatMap(([workspaceId, own]) =>
-			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspaceId, ...describeSilence(one)})),
+		const silent = (await listSmarthosts(store.reader, null)).filter(relay => isSilent(relay, clock.now()));
+		return [...groupBy(silent, relay => relay.workspace_id)].flatMap(([workspaceId, relays]) =>
+			relays
+				.slice(0, limits.perWorkspace)
+				.map(relay => ({subject: relay.id, workspaceId, ...describeSilence(relay)})),
 		);
 	},
 
@@ -138,7 +137,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 			fix: 'run mailctl doctor to see why',
 		};
 		const oldest = await findOldestUnread(store.reader);
-		const isLate = oldest !== null && oldest < storeTime(clock.now() - unreadMs);
+		const isLate = oldest !== null && oldest < storeTime(clock.now() - maxUnreadMs);
 		const reports = {
 			subject: 'store',
 			detail: `reports received at ${oldest?.slice(0, 16)} UTC have not been read yet`,
@@ -160,46 +159,45 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 	disk: sources => readChecks(sources, [diskCheck(sources.settings.dataDir, sources.minFreeDisk)]),
 
 	async queue_old({store, clock}) {
-		const due = await readDue(store.reader, storeTime(clock.now() - dueMs));
+		const due = await readDue(store.reader, storeTime(clock.now() - maxDueMs));
 		const suspended = await readSuspensions(store.reader);
-		const late = [...new Set(due.map(({destination}) => destination))].filter(one => !suspended.includes(one));
+		const destinations = new Set(due.map(({destination}) => destination));
+		const late = [...destinations].filter(destination => !suspended.includes(destination));
 		if (late.length === 0) {
 			return [];
 		}
 		const names = late.slice(0, 5).join(', ');
-		const whose = late.length > 5 ? `${late.length} destinations, such as ${names},` : names;
+		const lateText = late.length > 5 ? `${late.length} destinations, such as ${names},` : names;
 		return [
 			{
 				subject: 'queue',
-				detail: `mail to ${whose} has been due for over 30 minutes`,
+				detail: `mail to ${lateText} has been due for over 30 minutes`,
 				fix: 'run mailctl queue summary and mailctl queue why ID to see why it is delayed',
 			},
 		];
 	},
 
-	/**
-	 * A node that has disappeared cannot be read. `loseNodes` begins its condition when it takes the node off the list.
-	 */
+	/** A lost node cannot be read. `loseNodes` begins its condition when it takes the node off the list. */
 	async node_lost({store, clock}) {
 		const lost = (await listConditions(store.reader)).filter(
-			one => one.kind === 'node_lost' && one.ended_at === null,
+			condition => condition.kind === 'node_lost' && condition.ended_at === null,
 		);
-		const nodes = lost.length === 0 ? [] : await listNodes(store.reader, storeTime(clock.now() - aliveMs));
+		const nodes = lost.length === 0 ? [] : await listNodes(store.reader, storeTime(clock.now() - maxSilenceMs));
 		const alive = new Set(nodes.map(node => node.host));
-		const recently = storeTime(clock.now() - lostMs);
-		return lost.filter(({subject, began_at: began}) => !alive.has(subject) && began > recently);
+		const earliest = storeTime(clock.now() - reportLostMs);
+		return lost.filter(({subject, began_at: beganAt}) => !alive.has(subject) && beganAt > earliest);
 	},
 
 	async backup_old({settings, store, clock, host}) {
 		const {last, previous} = readBackups(settings.dataDir);
 		const oldest = last === null && !store.dialect.isShared ? await findOldestWorkspace(store.reader) : undefined;
 		const since = last ?? (oldest ? idTime(oldest.id) : clock.now());
-		const maxAge = last === null ? firstBackupMs : Math.max(minBackupMs, 2 * (last - (previous ?? last)));
+		const maxAge = last === null ? maxFirstBackupMs : Math.max(minBackupAgeMs, 2 * (last - (previous ?? last)));
 		if (clock.now() - since < maxAge) {
 			return [];
 		}
 		const state =
-			last === null ? 'no backup was made yet' : `the last backup is from ${storeTime(last).slice(0, 16)} UTC`;
+			last === null ? 'no backup exists yet' : `the last backup is from ${storeTime(last).slice(0, 16)} UTC`;
 		return [{subject: host, detail: `${host}: ${state}`, fix: 'run mailctl backup FILE, every day by a timer'}];
 	},
 
@@ -216,7 +214,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 	},
 
 	async version({store, clock, host, version, installed}) {
-		const nodes = await listNodes(store.reader, storeTime(clock.now() - aliveMs));
+		const nodes = await listNodes(store.reader, storeTime(clock.now() - maxSilenceMs));
 		const running = [...new Set(nodes.map(node => node.version))].toSorted();
 		const differing = {
 			subject: 'nodes',
@@ -242,11 +240,12 @@ export async function readConditions(kind: AlertKind, sources: Sources): Promise
 async function readChecks({host}: Sources, checks: readonly Check[]): Promise<ConditionDetails[]> {
 	const problems: ConditionDetails[] = [];
 	for (const {name, run} of checks) {
-		const wrong = (await run()).filter(({status}) => status !== 'ok');
-		const detail = wrong.map(one => one.detail).join('; ');
-		problems.push(
-			...wrong.slice(0, 1).map(({fix}) => ({subject: `${host} ${name}`, detail: `${host}: ${detail}`, fix})),
-		);
+		const findings = (await run()).filter(({status}) => status !== 'ok');
+		const [first] = findings;
+		if (first) {
+			const details = findings.map(({detail}) => detail).join('; ');
+			problems.push({subject: `${host} ${name}`, detail: `${host}: ${details}`, fix: first.fix});
+		}
 	}
 	return problems;
 }
@@ -257,10 +256,10 @@ async function readOrdered({store, clock}: Sources): Promise<ConditionDetails[]>
 	return rows
 		.map(row => ({...row, ...judgeCertificate(row, clock.now())}))
 		.filter(({status, not_after: until, fault: problem, tries}) => {
-			const isOld = problem === null ? until !== null : tries >= failedOrders;
+			const isPersistent = problem === null ? until !== null : tries >= minFailedOrders;
 			// An expiring certificate is also reported after one failed order, for example just after an operator
 			// requested it.
-			return status === 'fail' || (status === 'warn' && isOld);
+			return status === 'fail' || (status === 'warn' && isPersistent);
 		})
 		.map(({name: subject, detail, fix}) => ({subject, detail, fix}));
 }

@@ -2,12 +2,12 @@ import {hourMs, storeTime} from '../../kit/time.ts';
 import {type AlertKind, alertKinds, type Condition} from '../../mail/alert.ts';
 import type {KnownCondition} from './store.ts';
 
-/** The first time, a condition clears once it has been absent for this long. */
+/** A condition that occurs for the first time clears once it has been absent for this long. */
 const clearAfterMs = 60_000;
 /** Each time the condition returns, that period is multiplied by this factor, up to the maximum. */
-const calmGrowth = 4;
-const maxCalmMs = 4 * hourMs;
-/** How long after its end a condition's history is forgotten. */
+const clearGrowth = 4;
+const maxClearMs = 4 * hourMs;
+/** The history of a condition is forgotten this long after it ended. */
 const forgetMs = 6 * hourMs;
 /** How often a lasting condition is saved, so that other nodes see it. */
 const touchMs = 15_000;
@@ -80,7 +80,7 @@ function judgeAbsent(known: KnownCondition, now: number, watchedMs: number): rea
 	if (known.ended_at !== null) {
 		return now - Date.parse(known.ended_at) >= forgetMs ? [removed] : [];
 	}
-	const clearMs = Math.min(clearAfterMs * calmGrowth ** Math.max(0, known.rings - 1), maxCalmMs);
+	const clearMs = Math.min(clearAfterMs * clearGrowth ** Math.max(0, known.rings - 1), maxClearMs);
 	if (elapsed(known.seen_at, now) < clearMs || watchedMs < clearMs) {
 		return [];
 	}

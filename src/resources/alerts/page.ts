@@ -33,18 +33,18 @@ import {type Alert, type KnownCondition, listAlerts, listConditions} from './sto
 
 const path = '/alerts';
 
-/** What is wrong now, and who is to know of it. */
+/** The page of open incidents and of the recipients of alerts. */
 export function alertPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, everywhere, form, now} = visit;
 		const mayAct = visit.may('admin');
-		const isShown = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
+		const isVisible = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
 			id === workspace.id || (id === null && everywhere);
-		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isShown));
-		const wrongNow = (await listConditions(reader)).filter(
-			one => isShown(one) && one.announced_at !== null && one.ended_at === null,
+		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isVisible));
+		const incidents = (await listConditions(reader)).filter(
+			condition => isVisible(condition) && condition.announced_at !== null && condition.ended_at === null,
 		);
 		return {
 			kind: 'page',
@@ -52,32 +52,32 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 			place: 'alerts',
 			title: 'Alerts',
 			actions: mayAct ? opened('New alert', addForm(form)) : nothing,
-			content: html`${section('Wrong now', wrongTable(wrongNow, now))}${section('Who hears of it', alertTable(rows, mayAct, now))}`,
+			content: html`${section('Open incidents', incidentTable(incidents, now))}${section('Recipients', alertTable(rows, mayAct, now))}`,
 		};
 	}
 
-	/** The only page that has the secret. */
-	function shown({row, secret}: NewAlert): Answer | string {
+	/** Returns the only page that shows the secret, or a notice if there is none. */
+	function showNew({row, secret}: NewAlert): Answer | string {
 		if (secret === null) {
 			return row.status === 'unconfirmed'
-				? `Alert added. ${row.target} gets a message with a link to confirm first.`
-				: `The alert to ${row.target} is there. Test it now.`;
+				? `Alert added. ${row.target} first receives a link to confirm the address.`
+				: `Added the alert to ${row.target}. Test it now.`;
 		}
-		const content = html`<p class="notice warn" role="status">Keep the secret now: it is shown only this time.</p>
+		const content = html`<p class="notice warn" role="status">Store the secret now: it is not shown again.</p>
 <div class="card">${facts([
 			['Posts to', code(row.target)],
 			['Secret', copyable(secret, 'the secret')],
 		])}</div>
-<p class="more"><a href="${path}">To the alerts</a></p>`;
+<p class="more"><a href="${path}">Back to the alerts</a></p>`;
 		return {kind: 'page', place: 'alerts', title: 'Your new alert', content};
 	}
 
 	async function test(alert: Alert): Promise<Answer> {
 		const error = await parts.testAlert(alert);
 		if (error !== null) {
-			wrong(`The test did not go out: ${error}`);
+			wrong(`The test was not sent: ${error}`);
 		}
-		return go(path, `A test went to ${alert.target}.`);
+		return go(path, `Sent a test to ${alert.target}.`);
 	}
 
 	const form = operationForms(parts, {path, show: list});
@@ -89,33 +89,33 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(addAlert, path, shown, {
+		form(addAlert, path, showNew, {
 			before: async visit => checkTarget(url => parts.webhooks.guard.urlProblem(url), read(visit)),
 			read,
 		}),
 		form(muteAlert, `${path}/:id/mute`, ({target, muted_until: until}) =>
 			until === null
-				? `${target} gets messages again.`
-				: `${target} hears nothing until ${until.slice(0, 16)} UTC.`,
+				? `Unmuted alerts to ${target}.`
+				: `Muted alerts to ${target} until ${until.slice(0, 16)} UTC.`,
 		),
-		form(removeAlert, `${path}/:id/remove`, ({target}) => `${target} hears nothing more.`),
+		form(removeAlert, `${path}/:id/remove`, ({target}) => `Removed the alert to ${target}.`),
 		form(testAlert, `${path}/:id/test`, test),
 	];
 }
 
-const wrongTable = (rows: readonly KnownCondition[], now: number): Html =>
+const incidentTable = (rows: readonly KnownCondition[], now: number): Html =>
 	table({
-		label: 'Wrong now',
+		label: 'Open incidents',
 		columns: [
 			{
-				title: 'What',
+				title: 'Problem',
 				cell: ({kind, detail, fix}) =>
 					html`${badge(alertKinds[kind].title, 'bad')}<br>${detail}<br><span class="soft">${fix}</span>`,
 			},
 			{title: 'Since', cell: ({began_at: at}) => time(at, now), right: true},
 		],
 		rows,
-		empty: html`<p>Nothing is wrong.</p>`,
+		empty: html`<p>No open incidents.</p>`,
 	});
 
 const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): Html =>
@@ -124,8 +124,8 @@ const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): 
 		columns: [
 			{
 				title: 'To',
-				cell: one =>
-					html`${badge(one.way, 'idle')} ${code(one.target)}${isMuted(one, now) ? html` ${badge('muted', 'busy')}` : nothing}${one.status === 'active' ? nothing : html` ${badge(one.status, 'busy')}`}<br><span class="soft">${aboutOf(one)}</span>${one.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${one.error}`}`,
+				cell: alert =>
+					html`${badge(alert.way, 'idle')} ${code(alert.target)}${isMuted(alert, now) ? html` ${badge('muted', 'busy')}` : nothing}${alert.status === 'active' ? nothing : html` ${badge(alert.status, 'busy')}`}<br><span class="soft">${describeTypes(alert)}</span>${alert.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${alert.error}`}`,
 			},
 			{
 				title: 'Last message',
@@ -135,12 +135,12 @@ const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): 
 			...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 		],
 		rows,
-		empty: html`<p>No alerts yet.</p><p>Give an address: you get one message when something goes wrong, and one when it is right again.</p>`,
+		empty: html`<p>No alerts yet.</p><p>Add an address to receive a message when a problem begins, and another when it clears.</p>`,
 	});
 
 const isMuted = ({muted_until: until}: Alert, now: number) => until !== null && Date.parse(until) > now;
 
-const aboutOf = ({kinds, workspace_id: id}: Alert): string =>
+const describeTypes = ({kinds, workspace_id: id}: Alert): string =>
 	`${kinds === null ? 'everything' : kinds.map(kind => alertKinds[kind].title).join(', ')}${id === null ? ' of the installation' : ''}`;
 
 function rowActs({id, workspace_id: workspaceId}: Alert): Html {
@@ -157,8 +157,8 @@ function addForm(form: URLSearchParams): Html {
 	const boxes = alertKindNames
 		.filter(kind => alertKinds[kind].isPerWorkspace)
 		.map(kind => checkbox('on', kind, alertKinds[kind].title, form.getAll('on').includes(kind)));
-	const fields = html`${select({name: 'way', label: 'By', value: form.get('way') ?? 'mail'}, choices)}
+	const fields = html`${select({name: 'way', label: 'Send by', value: form.get('way') ?? 'mail'}, choices)}
 ${input({name: 'target', label: 'Address or URL', value: form.get('target') ?? '', required: true})}
-<details><summary>About what (nothing chosen: everything)</summary><fieldset><legend class="soft">Kinds</legend>${boxes}</fieldset></details>`;
-	return html`<div class="stack">${act({to: path, label: 'Add the alert', fields})}</div>`;
+<details><summary>Alert types (default: all)</summary><fieldset><legend class="soft">Types</legend>${boxes}</fieldset></details>`;
+	return html`<div class="stack">${act({to: path, label: 'Add alert', fields})}</div>`;
 }

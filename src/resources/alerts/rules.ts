@@ -105,14 +105,14 @@ async function add(
 	await (workspaceId === null ? checkOwnRoom(trx) : checkRoom(trx, tools, workspaceId, 'alerts'));
 	const alertId = tools.newId('alr');
 	const generated = way === 'webhook' ? `whsec_${tools.random(secretBytes).toString('base64url')}` : null;
-	const hidden = way === 'slack' ? target : generated;
+	const secret = way === 'slack' ? target : generated;
 	const now = storeTime(tools.clock.now());
 	const row: Alert = {
 		id: alertId,
 		workspace_id: workspaceId,
 		way,
 		target: way === 'slack' ? `${new URL(target).origin}/…` : target,
-		secret: hidden === null ? null : (await vault()).seal(alertId, hidden),
+		secret: secret === null ? null : (await vault()).seal(alertId, secret),
 		sender: from ?? null,
 		kinds: on === undefined ? null : [...new Set(on)],
 		muted_until: null,
@@ -131,7 +131,7 @@ async function add(
 	return {row: {...row, status}, secret: generated};
 }
 
-/** Throws `Refused` if the installation has as many alerts of its own as it may have. */
+/** Throws `Refused` if the installation has reached the limit of its own alerts. */
 async function checkOwnRoom(trx: Knex.Transaction): Promise<void> {
 	if ((await countOwnAlerts(trx)) >= maxOwnAlerts) {
 		const wrong = `the installation may have at most ${maxOwnAlerts} alerts`;
@@ -165,18 +165,19 @@ function checkSender(workspaceId: string | null, from: string | undefined): void
 
 /** Returns an alert's status. It depends on the address only for email alerts of a workspace. */
 export async function readStatus(reader: Knex, alert: Alert): Promise<AddressStatus> {
-	const [shown] = await withStatuses(reader, [alert]);
-	return shown?.status ?? 'active';
+	const [withStatus] = await withStatuses(reader, [alert]);
+	return withStatus?.status ?? 'active';
 }
 
 /** Returns the alerts with their statuses, in the same order. */
 export async function withStatuses(reader: Knex, alerts: readonly Alert[]): Promise<ShownAlert[]> {
-	const mailed = groupBy(alerts.filter(isByMail), one => one.workspace_id ?? '');
+	const mailed = groupBy(alerts.filter(isByMail), alert => alert.workspace_id ?? '');
 	const statuses = new Map<string, Map<string, AddressStatus>>();
-	for (const [workspaceId, own] of mailed) {
-		statuses.set(workspaceId, await readAddressStatuses(reader, workspaceId, own.map(keyOf)));
+	for (const [workspaceId, group] of mailed) {
+		statuses.set(workspaceId, await readAddressStatuses(reader, workspaceId, group.map(keyOf)));
 	}
-	return alerts.map(one => ({...one, status: statuses.get(one.workspace_id ?? '')?.get(keyOf(one)) ?? 'active'}));
+	const statusOf = (alert: Alert) => statuses.get(alert.workspace_id ?? '')?.get(keyOf(alert)) ?? 'active';
+	return alerts.map(alert => ({...alert, status: statusOf(alert)}));
 }
 
 const isByMail = ({way, workspace_id: id}: Alert): boolean => way === 'mail' && id !== null;
@@ -218,17 +219,15 @@ async function requestConfirmation(
 	await queueMessage(trx, alert.id, {id: newId('alm'), event: 'confirm', at, conditions: []});
 }
 
-/**
- * Counts and records one test message, which the caller then sends. Asks an unconfirmed address for its consent again.
- */
+/** Counts and records a test message, which the caller then sends. Asks an unconfirmed address for consent again. */
 export const testAlert = operation({
 	...manages,
 	name: 'alert test',
 	summary: 'Send a test message now',
 	without: {apply},
 	input: Type.Object({id}, {additionalProperties: false}),
-	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<Alert> {
-		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
+	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: alertId}): Promise<Alert> {
+		const row = (await findAlert(trx, workspaceId, alertId)) ?? notFound('alert', alertId);
 		if (row.workspace_id !== null) {
 			const tests = {name: `test ${row.workspace_id}`, uses: testsPerHour, windowMs: hourMs};
 			const waitMs = await takeAllowance(trx, tests, tools.clock.now());
@@ -255,14 +254,14 @@ function tooManyTests(waitMs: number): Refused {
 	});
 }
 
-/** An operator of the installation vouches for the address. */
+/** Marks the address of an alert as confirmed, because an operator of the installation vouches for it. */
 export const verifyAlert = operation({
 	...vouches,
 	name: 'alert verify',
 	summary: 'Mark the address of an alert as confirmed',
 	input: Type.Object({id}),
-	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<ShownAlert> {
-		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
+	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: alertId}): Promise<ShownAlert> {
+		const row = (await findAlert(trx, workspaceId, alertId)) ?? notFound('alert', alertId);
 		await vouchFor(trx, row, storeTime(tools.clock.now()));
 		return {...row, status: await readStatus(trx, row)};
 	},
@@ -305,15 +304,15 @@ export const muteAlert = operation({
 	),
 	async run(
 		{trx, tools, workspaceId}: OperationContext<string | null>,
-		{id: wanted, for: text},
+		{id: alertId, for: text},
 	): Promise<ShownAlert> {
-		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
-		const span = parseDuration(text);
-		if (span === undefined || span > maxMuteMs) {
+		const row = (await findAlert(trx, workspaceId, alertId)) ?? notFound('alert', alertId);
+		const durationMs = parseDuration(text);
+		if (durationMs === undefined || durationMs > maxMuteMs) {
 			throw unusable('for', 'must be a duration such as 30m, 2h or 3d, at most 30d');
 		}
-		const muted_until = span === 0 ? null : storeTime(tools.clock.now() + span);
-		await updateAlert(trx, wanted, {muted_until});
+		const muted_until = durationMs === 0 ? null : storeTime(tools.clock.now() + durationMs);
+		await updateAlert(trx, alertId, {muted_until});
 		return {...row, muted_until, status: await readStatus(trx, row)};
 	},
 	audit: 'alert.muted',
@@ -328,9 +327,9 @@ export const removeAlert = operation({
 	summary: 'Remove an alert',
 	without: {apply},
 	input: Type.Object({id}),
-	async run({trx, workspaceId}: OperationContext<string | null>, {id: wanted}): Promise<Alert> {
-		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
-		await deleteAlert(trx, wanted);
+	async run({trx, workspaceId}: OperationContext<string | null>, {id: alertId}): Promise<Alert> {
+		const row = (await findAlert(trx, workspaceId, alertId)) ?? notFound('alert', alertId);
+		await deleteAlert(trx, alertId);
 		return row;
 	},
 	audit: 'alert.removed',

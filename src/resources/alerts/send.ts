@@ -24,7 +24,7 @@ type AlertSenderOptions = {
 	readonly createPoster: () => Pick<Poster, 'post' | 'close'>;
 };
 
-/** The time limit for one message, which can delay the daemon's shutdown by that much. */
+/** The time limit for one message. It can delay the shutdown of the daemon by as much. */
 const limitMs = 20_000;
 
 /**
@@ -57,12 +57,12 @@ async function post(
 	const isSlack = alert.way === 'slack';
 	const {subject, lines} = composeAlertText(message, settings.hostname, alert.id);
 	const body = isSlack
-		? {text: forSlack([`*${subject}*`, ...lines].join('\n'))}
+		? {text: escapeForSlack([`*${subject}*`, ...lines].join('\n'))}
 		: toWebhookBody(message, settings.hostname);
 	const poster = createPoster();
-	let end: PostEnd;
+	let result: PostEnd;
 	try {
-		end = await poster.post({
+		result = await poster.post({
 			id: message.id,
 			url: isSlack ? secret : alert.target,
 			signing: {secret: isSlack ? message.id : secret, next: null},
@@ -71,14 +71,14 @@ async function post(
 	} finally {
 		poster.close();
 	}
-	if (end.error !== null) {
-		// Not the whole URL: it may contain a secret, and this error is logged.
-		throw new Error(`${new URL(alert.target).host}: ${end.error}`);
+	if (result.error !== null) {
+		// Only the host, because the URL may contain a secret and this error is logged.
+		throw new Error(`${new URL(alert.target).host}: ${result.error}`);
 	}
 }
 
 /** Escapes the characters that start links and mentions in Slack, because the text contains untrusted input. */
-const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+const escapeForSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
 type RouteOptions = Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>;
 
@@ -108,7 +108,7 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 }
 
 /**
- * Sends a message without the queue, the same way as alerts. Rejects if no mail server accepts it. `plain` retries
+ * Sends a message without the queue, as alerts are. Rejects if no mail server accepts it. `allowPlaintext` retries
  * without TLS if that fails, because a report about TLS problems must arrive (RFC 8460 §3).
  */
 export async function sendDirectly(
@@ -117,19 +117,19 @@ export async function sendDirectly(
 	content: SendMailOptions,
 	allowPlaintext = false,
 ): Promise<void> {
-	let failed = new Error('there is no mail server to send it to');
+	let lastError = new Error('no mail server was found for the address');
 	const routes = await findRoutes(options, target);
 	const unencrypted = allowPlaintext
-		? routes.filter(({relay}) => relay === null).map(route => ({...route, plain: allowPlaintext}))
+		? routes.filter(({relay}) => relay === null).map(route => ({...route, plain: true}))
 		: [];
 	for (const route of [...routes, ...unencrypted]) {
 		try {
-			return await handOver(options.settings, route, content);
+			return await sendVia(options.settings, route, content);
 		} catch (error) {
-			failed = error as Error;
+			lastError = error as Error;
 		}
 	}
-	throw failed;
+	throw lastError;
 }
 
 async function findRoutes({settings, resolver, clock}: RouteOptions, target: string): Promise<readonly Route[]> {
@@ -147,7 +147,7 @@ async function findRoutes({settings, resolver, clock}: RouteOptions, target: str
 	return hosts.map(({name, address, port}) => ({host: address, port, servername: name, relay: null}));
 }
 
-async function handOver(
+async function sendVia(
 	settings: Settings,
 	{host, port, servername, relay, plain = false}: Route,
 	content: SendMailOptions,

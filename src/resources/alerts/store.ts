@@ -5,7 +5,7 @@ import {selectInTurns} from '../../store/engine/rows.ts';
 /** A recipient of alerts: a row of `alerts`. */
 export type Alert = {
 	readonly id: string;
-	/** `null` if it is about the installation and all workspaces. */
+	/** `null` if it covers the installation and all workspaces. */
 	readonly workspace_id: string | null;
 	readonly way: AlertWay;
 	/** The address or URL. A Slack URL is secret, so only its host is stored here. */
@@ -29,7 +29,7 @@ const fromRow = (row: Row): Alert => ({...row, kinds: row.kinds === null ? null 
 
 export async function insertAlert(trx: Knex.Transaction, alert: Alert): Promise<void> {
 	const kinds = alert.kinds && JSON.stringify(alert.kinds);
-	// Nodes of the previous version read when an alert last had a digest.
+	// Nodes of the previous version read `digest_at`, the time of the alert's last digest.
 	await trx('alerts').insert({...alert, kinds, digest_at: alert.created_at});
 }
 
@@ -39,7 +39,7 @@ export async function listAlerts(reader: Knex, workspaceId: string | null): Prom
 	return rows.map(fromRow);
 }
 
-/** Returns the number of the installation's alerts. */
+/** Returns the number of the installation's own alerts. */
 export async function countOwnAlerts(reader: Knex): Promise<number> {
 	const row: {n: number | string} = await reader('alerts')
 		.whereNull('workspace_id')
@@ -47,7 +47,7 @@ export async function countOwnAlerts(reader: Knex): Promise<number> {
 	return Number(row.n);
 }
 
-/** Returns an alert, only of this workspace, or of any if `workspaceId` is `null`. */
+/** Returns an alert of this workspace, or of any if `workspaceId` is `null`. */
 export async function findAlert(reader: Knex, workspaceId: string | null, id: string): Promise<Alert | undefined> {
 	const row: Row | undefined = await ofWorkspace(reader, workspaceId).where({id}).first();
 	return row && fromRow(row);
@@ -65,7 +65,7 @@ export async function updateAlert(
 	await trx('alerts').where({id}).update(changes);
 }
 
-/** Deletes an alert with its messages. Returns `false` if there is no such alert. */
+/** Deletes an alert with its messages. Returns `false` if it does not exist. */
 export async function deleteAlert(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('alerts').where({id}).delete()) === 1;
 }
@@ -75,7 +75,7 @@ export type KnownCondition = Omit<Condition, 'workspaceId'> & {
 	readonly workspace_id: string | null;
 	readonly began_at: string;
 	readonly seen_at: string;
-	/** `null` if it has not lasted long enough. */
+	/** `null` if it has not lasted long enough to be announced. */
 	readonly announced_at: string | null;
 	readonly ended_at: string | null;
 	/** How often it was announced recently. */
@@ -115,7 +115,7 @@ export type DueMessage = {
 	readonly attempts: number;
 };
 
-const messagesPerLook = 20;
+const messagesPerCheck = 20;
 
 export async function queueMessage(
 	trx: Knex.Transaction,
@@ -132,7 +132,7 @@ export async function listDueMessages(reader: Knex, now: string): Promise<DueMes
 		.join('alerts as a', 'a.id', 'm.alert_id')
 		.where('m.due_at', '<=', now)
 		.select('m.*', 'a.workspace_id');
-	return await selectInTurns(reader, due, 'attempts, id', {limit: messagesPerLook, perWorkspace: messagesPerLook});
+	return await selectInTurns(reader, due, 'attempts, id', {limit: messagesPerCheck, perWorkspace: messagesPerCheck});
 }
 
 /** Starts an attempt to send a message, which is due again at `nextAt`. Returns `false` if another node did so. */

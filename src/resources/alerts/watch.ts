@@ -34,12 +34,10 @@ type AlertWatchOptions = {
 
 const checkIntervalMs = 10_000;
 const minuteMs = 60_000;
-/**
- * The pauses between the three attempts to send a message. The third one reaches a server that was down for an hour.
- */
-const waitsMs = [10 * minuteMs, 80 * minuteMs];
+/** The delays between the three attempts to send a message. The last attempt reaches a server that was down an hour. */
+const retryDelaysMs = [10 * minuteMs, 80 * minuteMs];
 /** If a node has not finished the last attempt after this time, it has died, and another node repeats the attempt. */
-const lastWaitMs = 10 * minuteMs;
+const lastAttemptMs = 10 * minuteMs;
 
 /**
  * Watches the conditions that alerts report. This folder reads them, decides when they begin and clear, and sends the
@@ -49,13 +47,13 @@ const lastWaitMs = 10 * minuteMs;
  */
 export class AlertWatch {
 	readonly #options: AlertWatchOptions;
-	readonly #since: number;
+	readonly #startedAt: number;
 	readonly #failing = new Set<AlertKind>();
 	#watch: ReturnType<typeof repeated> | undefined;
 
 	constructor(options: AlertWatchOptions) {
 		this.#options = options;
-		this.#since = options.clock.monotonic();
+		this.#startedAt = options.clock.monotonic();
 	}
 
 	start(): void {
@@ -73,7 +71,7 @@ export class AlertWatch {
 		const {store, clock} = this.#options;
 		const reading = await this.#read();
 		const known = await listConditions(store.reader);
-		const changes = judge(known, reading, clock.now(), clock.monotonic() - this.#since);
+		const changes = judge(known, reading, clock.now(), clock.monotonic() - this.#startedAt);
 		if (changes.length > 0) {
 			await store.agreeing.transaction(trx => this.#write(trx, changes));
 		}
@@ -131,7 +129,9 @@ export class AlertWatch {
 		const at = storeTime(clock.now());
 		for (const alert of await listAlerts(trx, null)) {
 			const isMuted = alert.muted_until !== null && alert.muted_until > at;
-			const covered = isMuted ? [] : conditions.filter(one => covers(alert, one)).map(toAlertCondition);
+			const covered = isMuted
+				? []
+				: conditions.filter(condition => covers(alert, condition)).map(toAlertCondition);
 			if (covered.length > 0) {
 				await queueMessage(trx, alert.id, {id: newId('alm'), event, at, conditions: covered});
 			}
@@ -141,12 +141,12 @@ export class AlertWatch {
 	async #sendDue(): Promise<void> {
 		const {store, clock} = this.#options;
 		const due = await listDueMessages(store.reader, storeTime(clock.now()));
-		await Promise.all(due.map(message => this.#trySending(message)));
+		await Promise.all(due.map(message => this.#attempt(message)));
 	}
 
-	async #trySending(due: DueMessage): Promise<void> {
+	async #attempt(due: DueMessage): Promise<void> {
 		const {store, clock, send, logger} = this.#options;
-		const nextAt = storeTime(clock.now() + (waitsMs[due.attempts] ?? lastWaitMs));
+		const nextAt = storeTime(clock.now() + (retryDelaysMs[due.attempts] ?? lastAttemptMs));
 		const isClaimed = await store.agreeing.transaction(trx => beginAttempt(trx, due, nextAt));
 		const alert = isClaimed ? await findAlert(store.reader, null, due.alert_id) : undefined;
 		if (alert === undefined) {
@@ -154,9 +154,9 @@ export class AlertWatch {
 		}
 		const error = await send(alert, {...JSON.parse(due.message), id: due.id});
 		// `attempts` does not include this one.
-		const isLast = due.attempts >= waitsMs.length;
+		const isLast = due.attempts >= retryDelaysMs.length;
 		if (error !== null) {
-			const next = isLast ? 'The message is given up.' : 'It will be attempted again.';
+			const next = isLast ? 'No further attempt will be made.' : 'It will be attempted again.';
 			logger.warn({event: 'alert_not_sent', alert: alert.id, way: alert.way, error}, next);
 		}
 		await store.agreeing.transaction(async trx => {
@@ -169,8 +169,8 @@ export class AlertWatch {
 }
 
 /** Whether an alert covers a condition. */
-function covers({workspace_id: own, kinds}: Alert, {kind, workspace_id: workspace}: KnownCondition): boolean {
-	return (kinds === null || kinds.includes(kind)) && (own === null || own === workspace);
+function covers({workspace_id: scope, kinds}: Alert, {kind, workspace_id: workspace}: KnownCondition): boolean {
+	return (kinds === null || kinds.includes(kind)) && (scope === null || scope === workspace);
 }
 
 const toAlertCondition = ({

@@ -9,9 +9,9 @@ const subjectPrefixes: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, 
 	digest: 'Still',
 };
 
-const maxSubjectLength = 150;
+const maxDetailLength = 150;
 
-const titlesOf = (conditions: readonly Condition[]): string => {
+const summarize = (conditions: readonly Condition[]): string => {
 	const titles = new Set(conditions.map(({kind}) => alertKinds[kind].title));
 	return `${conditions.length} conditions: ${[...titles].join(', ')}`;
 };
@@ -44,8 +44,9 @@ export function composeAlertText(
 		};
 	}
 	const [first] = conditions;
+	const summary = conditions.length === 1 ? first?.detail.slice(0, maxDetailLength) : summarize(conditions);
 	return {
-		subject: `[mailctl ${host}] ${subjectPrefixes[event]}: ${conditions.length === 1 ? first?.detail.slice(0, maxSubjectLength) : titlesOf(conditions)}`,
+		subject: `[mailctl ${host}] ${subjectPrefixes[event]}: ${summary}`,
 		lines: [
 			...conditions.flatMap(({detail, fix, since}, index) => [
 				...(index === 0 ? [] : ['']),
@@ -61,7 +62,7 @@ export function composeAlertText(
 
 const formatMinute = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
-/** Returns the body of a webhook. Its fields do not change, but more may be added. */
+/** Returns the body of a webhook. Its fields never change, but more may be added. */
 export function toWebhookBody({id, event, at, conditions}: AlertMessage, host: string): object {
 	return {
 		id,

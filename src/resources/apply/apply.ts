@@ -41,7 +41,7 @@ type Rules = {
 
 /**
  * Returns the changes that turn a workspace into the one that a file declares, in the order in which they can be made.
- * `state` is `undefined` if the workspace does not exist. The paths of faults are relative to the workspace.
+ * `state` is `undefined` if the workspace does not exist. The paths of problems are relative to the workspace.
  *
  * `src/resources/apply` implements `mailctl apply` and `mailctl export`: it reads a file, compares it with the store
  * and makes the changes. It loops over the nouns that declare what a file may say of them (declaration.ts) and relies
@@ -49,31 +49,28 @@ type Rules = {
  * exports a secret.
  */
 export function differences(state: WorkspaceState | undefined, file: DeclaredWorkspace, rules: Rules): Difference {
-	const resulting = (section: string) => itemsOf(file, section) ?? itemsOf(state, section) ?? [];
-	const topics = resulting('topics').map(({code}) => code);
-	const all = nouns.flatMap(noun => findChanges(noun, state, file, rules.now));
+	const itemsAfter = (section: string) => itemsOf(file, section) ?? itemsOf(state, section) ?? [];
+	const topics = itemsAfter('topics').map(({code}) => code);
+	const itemChanges = nouns.flatMap(noun => findChanges(noun, state, file, rules.now));
 	const problems = [
 		...settingProblems(file, state?.settings, topics),
-		...all.flatMap(change => findProblems(change, file, resulting, rules)),
+		...itemChanges.flatMap(change => findProblems(change, file, itemsAfter, rules)),
 	];
-	const updates = all.filter(({action}) => action !== 'remove');
-	const removed = all.filter(({action}) => action === 'remove').toReversed();
-	const isFirst = ({noun}: ItemChange) => noun.isRemovedFirst === true;
+	const updates = itemChanges.filter(({action}) => action !== 'remove');
+	const removals = itemChanges.filter(({action}) => action === 'remove').toReversed();
+	const isRemovedFirst = ({noun}: ItemChange) => noun.isRemovedFirst === true;
 	return {
 		changes: [
-			...changesOfSettings(state, file),
-			...removed.filter(isFirst),
+			...diffSettings(state, file),
+			...removals.filter(isRemovedFirst),
 			...updates,
-			...removed.filter(change => !isFirst(change)),
+			...removals.filter(change => !isRemovedFirst(change)),
 		],
 		problems,
 	};
 }
 
-function changesOfSettings(
-	state: WorkspaceState | undefined,
-	{name, settings = {}}: DeclaredWorkspace,
-): readonly Change[] {
+function diffSettings(state: WorkspaceState | undefined, {name, settings = {}}: DeclaredWorkspace): readonly Change[] {
 	const before = state && flatSettings(state.settings);
 	const fields = diffFields(flatSettings(settings), before, {defaults: settingDefaults});
 	const action = state ? 'change' : 'add';
@@ -95,9 +92,9 @@ function findChanges(
 	}
 	const summary = (item: Item) => ({workspace: file.name, kind: noun.kind, noun, name: nameOf(noun, item)});
 	const existing = byIdentity(noun, itemsOf(state, noun.section) ?? []);
-	const wanted = byIdentity(noun, section);
+	const requested = byIdentity(noun, section);
 	const changes: ItemChange[] = [];
-	for (const [identity, declared] of wanted) {
+	for (const [identity, declared] of requested) {
 		const known = existing.get(identity);
 		const fields = diffFields(declared, known, noun);
 		if (known ? Object.keys(fields).length > 0 : !noun.isEnded?.(declared, now)) {
@@ -106,14 +103,14 @@ function findChanges(
 		}
 	}
 	for (const [identity, known] of existing) {
-		if (!wanted.has(identity)) {
+		if (!requested.has(identity)) {
 			changes.push({...summary(known), action: 'remove', fields: {}, declared: {}, known});
 		}
 	}
 	return changes;
 }
 
-/** Indexes items by their identity. One that is registered several times gets a suffix for each repetition. */
+/** Indexes items by their identity. An identity that occurs several times gets a suffix for each repetition. */
 function byIdentity(noun: Declaration, items: readonly Item[]): Map<string, Item> {
 	const indexed = new Map<string, Item>();
 	for (const item of items) {
@@ -136,8 +133,8 @@ function diffFields(
 		Object.entries(declared).flatMap(([field, to]) => {
 			const from = known?.[field];
 			const isSame = known ? JSON.stringify(from) === JSON.stringify(to) : to === (defaults[field] ?? null);
-			const isFixed = to === undefined || isSame || key.includes(field);
-			return isFixed ? [] : [[field, known ? {from, to: masked(to)} : {to: masked(to)}]];
+			const isSkipped = to === undefined || isSame || key.includes(field);
+			return isSkipped ? [] : [[field, known ? {from, to: masked(to)} : {to: masked(to)}]];
 		}),
 	);
 }
@@ -148,30 +145,31 @@ const masked = (value: unknown) => (typeof value === 'string' && value.includes(
 function findProblems(
 	change: ItemChange,
 	file: DeclaredWorkspace,
-	resulting: (section: string) => readonly Item[],
+	itemsAfter: (section: string) => readonly Item[],
 	{urlProblem}: Rules,
 ): readonly Problem[] {
 	const {noun, kind, name, fields} = change;
 	const {section, urlField = '', fixed = []} = noun;
 	if (change.action === 'remove') {
-		const [left] = nouns
+		const [dependent] = nouns
 			.filter(({parent}) => parent?.section === section)
 			.flatMap(child => {
-				const items = resulting(child.section).filter(item => child.parent?.nameOf(item) === name);
+				const items = itemsAfter(child.section).filter(item => child.parent?.nameOf(item) === name);
 				return items.map(item => nameOf(child, item));
 			});
-		return left === undefined ? [] : [{path: [section], message: `must include ${name}, the ${kind} of ${left}`}];
+		const message = `must include ${name}, the ${kind} of ${dependent}`;
+		return dependent === undefined ? [] : [{path: [section], message}];
 	}
-	const at = (field: string) => [section, itemsOf(file, section)?.indexOf(change.declared) ?? 0, field];
+	const pathTo = (field: string) => [section, itemsOf(file, section)?.indexOf(change.declared) ?? 0, field];
 	if (change.action === 'change') {
 		const message = `cannot change: remove the ${kind} and add it again`;
-		return fixed.filter(field => Object.hasOwn(fields, field)).map(field => ({path: at(field), message}));
+		return fixed.filter(field => Object.hasOwn(fields, field)).map(field => ({path: pathTo(field), message}));
 	}
 	const problem = urlField === '' ? null : urlProblem(String(change.declared[urlField]));
-	return problem === null ? [] : [{path: at(urlField), message: problem}];
+	return problem === null ? [] : [{path: pathTo(urlField), message: problem}];
 }
 
-/** Performs one change. */
+/** Performs one change. Returns `undefined` if the store has changed since the comparison. */
 export async function perform(parts: ApplyParts, change: Change): Promise<ChangeResult> {
 	try {
 		return await performChange(parts, change);

@@ -21,7 +21,7 @@ import {declared, readState} from './state.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
-/** A change and its result; `made` is `undefined` until it is done. */
+/** A change that was made, with its result. */
 export type Step = {readonly change: Change; readonly result: ChangeResult};
 
 /**
@@ -43,7 +43,7 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 	const {terminal} = session;
 	if (!session.json) {
 		terminal.print(
-			changes.length === 0 ? ['Nothing to change.'] : changes.flatMap(each => changeLines(each, terminal)),
+			changes.length === 0 ? ['Nothing to change.'] : changes.flatMap(change => changeLines(change, terminal)),
 		);
 	}
 	const steps: Step[] = [];
@@ -71,7 +71,7 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 		throw refused(file, read.problems);
 	}
 	const reader = await session.reader();
-	const only = await session.chosenWorkspace();
+	const selected = await session.chosenWorkspace();
 	const guard = new AddressGuard(toGuard(session.settings()));
 	const rules = {
 		now: storeTime(session.tools.clock.now()),
@@ -79,12 +79,12 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 	};
 	const changes: Change[] = [];
 	const problems: Problem[] = [];
-	for (const [index, given] of read.workspaces.entries()) {
-		if (only && only.name !== given.name) {
+	for (const [index, workspace] of read.workspaces.entries()) {
+		if (selected && selected.name !== workspace.name) {
 			continue;
 		}
-		const row = await findWorkspaceByName(reader, given.name);
-		const requested = withKnownRoute(given, row, await session.vault());
+		const row = await findWorkspaceByName(reader, workspace.name);
+		const requested = withKnownRoute(workspace, row, await session.vault());
 		const difference = differences(row && (await readState(reader, row, rules.now)), requested, rules);
 		changes.push(...difference.changes);
 		problems.push(
@@ -92,7 +92,7 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 		);
 	}
 	if (problems.length > 0) {
-		throw refused(file, read.spell(problems));
+		throw refused(file, read.describe(problems));
 	}
 	for (const change of changes) {
 		if (change.noun === null) {
@@ -140,9 +140,9 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 			steps.push({change, result});
 		}
 	} catch (error) {
-		const left = changes.length - steps.length;
+		const remaining = changes.length - steps.length;
 		session.terminal.warn(
-			`mailctl: ${steps.length} changes were made and ${left} were not, apply the file again for the rest`,
+			`mailctl: ${steps.length} changes were made and ${remaining} were not, apply the file again for the rest`,
 		);
 		throw error;
 	}
@@ -158,19 +158,23 @@ const signs = {add: ['+', 'good'], change: ['~', 'doubtful'], remove: ['-', 'bad
 /** `+ topic news  name: Monthly news`, `~ key app  rate_limit: none → 10/60`, `- sender no-reply@shop.example`. */
 export function changeLines({workspace, kind, name, action, fields}: Change, {width, tint}: Terminal): string[] {
 	const [sign, tone] = signs[action];
-	const place = kind === 'workspace' ? '' : ` in ${workspace}`;
+	const location = kind === 'workspace' ? '' : ` in ${workspace}`;
 	const details = Object.entries(fields).map(([field, {from, to}]) => {
-		const before = action === 'add' ? '' : from === to ? 'another password for ' : `${spelled(from)} → `;
-		return `${field}: ${before}${spelled(to)}`;
+		if (action === 'add') {
+			return `${field}: ${formatValue(to)}`;
+		}
+		// Masked passwords look the same, even if they differ.
+		const before = from === to ? 'another password for ' : `${formatValue(from)} → `;
+		return `${field}: ${before}${formatValue(to)}`;
 	});
 	return [
-		tint(`${sign} ${kind} ${printable(name)}${printable(place)}`, tone),
+		tint(`${sign} ${kind} ${printable(name)}${printable(location)}`, tone),
 		...details.flatMap(detail => wrapped(printable(detail), width, '    ')),
 	];
 }
 
-function spelled(value: unknown): string {
-	return value === null || value === undefined ? 'none' : Array.isArray(value) ? value.join(' ') : String(value);
+function formatValue(value: unknown): string {
+	return Array.isArray(value) ? value.join(' ') : String(value ?? 'none');
 }
 
 /** Formats the new keys and secrets, which can be shown only this once. */
@@ -181,16 +185,16 @@ export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] 
 			? []
 			: [[`${change.kind} ${printable(change.name)} in ${printable(change.workspace)}`, secret]];
 	});
-	const keep = secrets.length > 0 ? ['', 'Store these now: keys are not shown again.'] : [];
-	return [...keep, ...secrets.flatMap(([name = '', secret = '']) => [`  ${name}`, `  ${bold(secret)}`])];
+	const notice = secrets.length > 0 ? ['', 'Store these now: keys are not shown again.'] : [];
+	return [...notice, ...secrets.flatMap(([name = '', secret = '']) => [`  ${name}`, `  ${bold(secret)}`])];
 }
 
-/** Prints the document of docs/guide/declared.md, of all workspaces or the one of `--workspace`, without secrets. */
+/** Prints all workspaces, or that of `--workspace`, as a document (docs/guide/declared.md), without secrets. */
 export function exportCommand(command: CliCommand): void {
 	command.sample('mailctl export > mailctl.yaml').does(async session => {
 		const reader = await session.reader();
-		const only = await session.chosenWorkspace();
-		const rows = only ? [only] : await listWorkspaces(reader);
+		const selected = await session.chosenWorkspace();
+		const rows = selected ? [selected] : await listWorkspaces(reader);
 		const now = storeTime(session.tools.clock.now());
 		const workspaces = [];
 		for (const row of rows.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {

@@ -10,7 +10,7 @@ export type Problem = {readonly path: ReadonlyArray<string | number>; readonly m
 /** The fields that differ. `from` is `undefined` if the object is added. */
 export type Fields = Readonly<Record<string, {readonly from?: unknown; readonly to: unknown}>>;
 
-/** The result of a change, with secrets that are shown only once. `undefined` if the store has changed in between. */
+/** The result of a change, with secrets that are shown only once. `undefined` if the store has changed meanwhile. */
 export type ChangeResult = {readonly id?: string; readonly key?: string; readonly signing_secret?: string} | undefined;
 
 export type ApplyParts = {
@@ -18,7 +18,7 @@ export type ApplyParts = {
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
 	readonly vault: Vault;
-	/** Names that no domain may use for its links. */
+	/** The names that domains may not use for their links. */
 	readonly ownHosts: readonly string[];
 };
 
@@ -33,7 +33,7 @@ export type StepParts = ApplyParts & {
 };
 
 /**
- * A noun of the document: what a file may declare of it, how its objects are read from the store, and the steps that
+ * A noun of the document: what a file may declare about it, how its objects are read from the store, and the steps that
  * make them match. `Known` is what an existing object has beyond the fields of the schema, such as its id.
  */
 export type Declaration<Schema extends TObject = TObject, Known = unknown, Section extends string = string> = {
@@ -61,15 +61,15 @@ export type Declaration<Schema extends TObject = TObject, Known = unknown, Secti
 	readonly parent?: {readonly section: string; nameOf(item: InputOf<Schema>): string};
 	/** Whether removals come before all other changes, to make room where the number is limited. */
 	readonly isRemovedFirst?: true;
-	/** Whether the object has ended already, so that it is not added. `now` is in the store's format. */
+	/** Whether the object has already expired, so that it is not added. `now` is in the store's format. */
 	isEnded?(item: InputOf<Schema>, now: string): boolean;
-	/** Finds what is wrong with an item in its stored form beyond its schema. `null` is no problem. */
+	/** Reports problems with an item in its stored form that its schema does not cover. `null` means no problem. */
 	check?(item: InputOf<Schema>, refuse: (field: string, problem: string | null) => void): void;
-	/** Reads the existing objects of a workspace, without secrets. Equal ones are in order of creation. */
+	/** Reads the existing objects of a workspace, without secrets. Those with equal keys are in order of creation. */
 	read(reader: Knex, workspaceId: string, now: string): Promise<ReadonlyArray<InputOf<Schema> & Known>>;
 	/** The operations that the steps perform. */
 	readonly operations?: readonly OperationHead[];
-	/** How changes are made. Each step returns what became of the object. */
+	/** The steps that make the changes. */
 	readonly steps: {
 		add(parts: StepParts, change: {readonly declared: InputOf<Schema>}): Promise<ChangeResult>;
 		change(parts: StepParts, change: Changed<InputOf<Schema>, Known>): Promise<ChangeResult>;

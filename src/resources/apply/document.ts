@@ -12,11 +12,11 @@ import {type Declaration, maxItemCount} from './declaration.ts';
 /** The only version so far. */
 export const documentVersion = 1;
 
-const declared = [declaredDomains, declaredSenders, declaredTopics, declaredWebhooks, declaredKeys] as const;
-type Noun = (typeof declared)[number];
+const declarations = [declaredDomains, declaredSenders, declaredTopics, declaredWebhooks, declaredKeys] as const;
+type Noun = (typeof declarations)[number];
 
 /** The nouns of a document, in the order in which objects are created. */
-export const nouns: readonly Declaration[] = declared;
+export const nouns: readonly Declaration[] = declarations;
 
 const strict = {additionalProperties: false};
 const sections = nouns.map(({section, schema, maxItems = maxItemCount}) => [
@@ -54,7 +54,7 @@ export type WorkspaceState = {readonly name: string; readonly settings: Settings
 	readonly [N in Noun as N['section']]: ReadonlyArray<KnownOf<N>>;
 };
 
-/** An object of a noun, as the loops over all nouns see it. */
+/** An object of any noun, for loops over all nouns. */
 export type Item = Readonly<Record<string, unknown>>;
 
 /** Returns the objects of a section. */

@@ -19,9 +19,9 @@ type ReadDocument =
 	| {
 			readonly ok: true;
 			readonly workspaces: readonly DeclaredWorkspace[];
-			readonly spell: (problems: readonly Problem[]) => string[];
+			readonly describe: (problems: readonly Problem[]) => string[];
 	  }
-	/** Each with line and field: `line 4: workspaces[0].name is required`. */
+	/** The problems with line and field: `line 4: workspaces[0].name is required`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 const check = compileCheck(documentSchema);
@@ -45,20 +45,20 @@ export function readDocument(text: string): ReadDocument {
 			problems: document.errors.map(({pos, message}) => `line ${lines.linePos(pos[0]).line}: ${message}`),
 		};
 	}
-	const spell = (problems: readonly Problem[]) =>
+	const describe = (problems: readonly Problem[]) =>
 		problems
-			.map(({path, message}) => ({line: findLine(document, lines, path), text: `${spelled(path)} ${message}`}))
+			.map(({path, message}) => ({line: findLine(document, lines, path), text: `${formatPath(path)} ${message}`}))
 			.toSorted((a, b) => a.line - b.line)
 			.map(({line, text}) => `line ${line}: ${text}`);
 	// The version is checked first, because a later one may have fields that this version does not know.
 	const version = Object(value).version;
 	if (Number.isInteger(version) && version !== documentVersion) {
 		const message = `is ${version}, but this mailctl reads version ${documentVersion}: use the mailctl that wrote the file, or export a new one`;
-		return {ok: false, problems: spell([{path: ['version'], message}])};
+		return {ok: false, problems: describe([{path: ['version'], message}])};
 	}
 	const violations = check(value);
 	if (violations.length > 0) {
-		return {ok: false, problems: spell(violations.map(({field, message}) => ({path: pathOf(field), message})))};
+		return {ok: false, problems: describe(violations.map(({field, message}) => ({path: pathOf(field), message})))};
 	}
 	const {workspaces} = value as {workspaces: readonly DeclaredWorkspace[]};
 	const problems: Problem[] = [];
@@ -67,16 +67,19 @@ export function readDocument(text: string): ReadDocument {
 			problems.push({path: ['workspaces', index, ...field], message});
 		}),
 	);
-	problems.push(...twice(workspaces.map(({name}) => name)).map(n => ({path: ['workspaces', n], message: again})));
-	return problems.length > 0 ? {ok: false, problems: spell(problems)} : {ok: true, workspaces: read, spell};
+	for (const index of findDuplicates(workspaces.map(({name}) => name))) {
+		problems.push({path: ['workspaces', index], message: duplicate});
+	}
+	return problems.length > 0 ? {ok: false, problems: describe(problems)} : {ok: true, workspaces: read, describe};
 }
 
 /** Records the problem of a field. */
 type Refuse = (field: Path, message: string) => void;
 
-const again = 'is a duplicate';
+const duplicate = 'is a duplicate';
 
-function twice(names: readonly string[]): number[] {
+/** Returns the indexes of names that already occurred before them. */
+function findDuplicates(names: readonly string[]): number[] {
 	const seen = new Set<string>();
 	return names.flatMap((name, index) => (seen.size === seen.add(name).size ? [index] : []));
 }
@@ -95,14 +98,14 @@ function readWorkspace(workspace: DeclaredWorkspace, refuse: Refuse): DeclaredWo
 	return read;
 }
 
-/** Sorts lists, whose order has no meaning. An object without a mode is for live mail. */
+/** Returns an item in its stored form. Lists are sorted, since their order has no meaning. The default mode is live. */
 function toStored({schema, key}: Declaration, item: Item): Item {
-	const texts = Object.entries(normalized(listFields(schema), item));
-	const stored = texts.map(([field, value]) => [field, Array.isArray(value) ? value.toSorted() : value]);
+	const entries = Object.entries(normalized(listFields(schema), item));
+	const stored = entries.map(([field, value]) => [field, Array.isArray(value) ? value.toSorted() : value]);
 	return {...Object.fromEntries(stored), ...(key.includes('mode') && {mode: item.mode ?? 'live'})};
 }
 
-/** A file that declares the objects that items belong to must declare those of all its items. */
+/** Checks the items of a noun. If a file declares their parents, it must declare the parent of each item. */
 function checkItems(noun: Declaration, read: DeclaredWorkspace, refuse: Refuse): void {
 	const {
 		section,
@@ -120,9 +123,9 @@ function checkItems(noun: Declaration, read: DeclaredWorkspace, refuse: Refuse):
 			refuse([section, index, main], `requires ${name} in ${parent.section}`);
 		}
 	}
-	const repeated = isRepeatable ? [] : twice(items.map(item => identityOf(noun, item)));
-	for (const index of repeated) {
-		refuse([section, index], again);
+	const duplicates = isRepeatable ? [] : findDuplicates(items.map(item => identityOf(noun, item)));
+	for (const index of duplicates) {
+		refuse([section, index], duplicate);
 	}
 }
 
@@ -133,7 +136,7 @@ function pathOf(field: string): Path {
 		: field.split(/\.|\[(?=\d+\])/).map(part => (/^\d+\]$/.test(part) ? Number.parseInt(part, 10) : part));
 }
 
-function spelled(path: Path): string {
+function formatPath(path: Path): string {
 	const text = path.map(part => (typeof part === 'number' ? `[${part}]` : `.${part}`)).join('');
 	return text === '' ? 'the document' : text.slice(1);
 }

@@ -8,7 +8,7 @@ type Options = {readonly since?: number; readonly limit?: number; readonly csv?:
 
 const defaultLimit = 100;
 
-/** Lists who did what, in all workspaces or in the one of `--workspace`. */
+/** Adds the command that lists the audit trail of all workspaces, or of the one of `--workspace`. */
 export function auditCommands(audit: CliCommand): void {
 	audit
 		.verb('list', 'List the audit trail, newest first')

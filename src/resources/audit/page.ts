@@ -11,25 +11,25 @@ import {type AuditEntry, listAudit} from './store.ts';
 const path = '/audit';
 const perPage = 100;
 
-/** Who changed what. Users of all workspaces see the acts of all. */
+/** The audit trail. Users of all workspaces see the actions in all of them. */
 export function auditPages({reader}: DashboardParts): readonly Route[] {
 	async function list({query, signedIn, now}: Visit): Promise<Answer> {
-		const found = await listAudit(reader, {
+		const entries = await listAudit(reader, {
 			workspaceId: signedIn.user.workspaceId ?? undefined,
 			since: sinceOf(query.get('hours'), now),
 			after: query.get('after'),
 			limit: perPage + 1,
 		});
-		const {rows, last} = toPage(found, perPage);
+		const {rows, last} = toPage(entries, perPage);
 		const ids = rows.flatMap(({workspaceId}) => workspaceId ?? []);
 		const names = await readWorkspaceNames(reader, [...new Set(ids)]);
-		const acts = table({
-			label: 'Acts',
+		const actions = table({
+			label: 'Audit trail',
 			columns: [
 				{title: 'When', cell: row => time(row.at, now)},
-				{title: 'Who', cell: row => name(row.actor), cut: true},
-				{title: 'Action', cell: did, details: true},
-				{title: 'To', cell: target, wide: true, cut: true},
+				{title: 'Actor', cell: row => name(row.actor), cut: true},
+				{title: 'Action', cell: actionCell, details: true},
+				{title: 'Target', cell: targetCell, wide: true, cut: true},
 				{
 					title: 'Workspace',
 					cell: row => name(names.get(row.workspaceId ?? '') ?? row.workspaceId ?? '–'),
@@ -39,33 +39,33 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 				{title: 'From', cell: row => (row.from === null ? '–' : name(row.from)), wide: true, cut: true},
 			],
 			rows,
-			empty: html`<p>Nothing was changed in this time.</p>`,
+			empty: html`<p>No actions in this period.</p>`,
 		});
-		const content = html`${timeChips('Time', query, path)}${acts}${pager(path, query, last?.id ?? null)}`;
-		const actions = html`<a class="button" href="${toHref(`${path}/export`, query, {after: null})}">Export</a>`;
-		return {kind: 'page', place: 'audit', title: 'Audit', actions, content};
+		const content = html`${timeChips('Time', query, path)}${actions}${pager(path, query, last?.id ?? null)}`;
+		const exportLink = html`<a class="button" href="${toHref(`${path}/export`, query, {after: null})}">Export</a>`;
+		return {kind: 'page', place: 'audit', title: 'Audit', actions: exportLink, content};
 	}
 
-	async function file({query, signedIn, now}: Visit): Promise<Answer> {
+	async function exportCsv({query, signedIn, now}: Visit): Promise<Answer> {
 		const filter = {workspaceId: signedIn.user.workspaceId ?? undefined, since: sinceOf(query.get('hours'), now)};
 		return await csvContent('audit', streamCsv(csvColumns.audit, csvPages(reader, filter), auditView));
 	}
 
 	return [
 		{method: 'GET', path, role: 'admin', answer: list},
-		{method: 'GET', path: `${path}/export`, role: 'admin', answer: file},
+		{method: 'GET', path: `${path}/export`, role: 'admin', answer: exportCsv},
 	];
 }
 
-const homes = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;
+const pages = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;
 
-/** What it was done to, as a link where it has a page. */
-function target({target: id}: AuditEntry): Html {
-	const kind = (Object.keys(homes) as Array<keyof typeof homes>).find(one => id !== null && isId(one, id));
-	return id === null ? html`–` : kind ? html`<a href="/${homes[kind]}/${id}">${id}</a>` : code(id);
+/** Shows the target of an action, as a link if it has a page. */
+function targetCell({target: id}: AuditEntry): Html {
+	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => id !== null && isId(prefix, id));
+	return id === null ? html`–` : kind ? html`<a href="/${pages[kind]}/${id}">${id}</a>` : code(id);
 }
 
-function did({action, detail}: AuditEntry): Html {
+function actionCell({action, detail}: AuditEntry): Html {
 	const details = Object.entries(detail).map(
 		([key, value], index) => html`${index > 0 ? ', ' : ''}${key.replaceAll('_', ' ')}: ${name(textOf(value))}`,
 	);

@@ -6,7 +6,7 @@ import {alongIndex, toColumns} from '../../store/engine/rows.ts';
 
 /** A privileged action as it is recorded. It contains no secrets and no content of messages. */
 export type Act = {
-	/** The noun of the CLI and what was done to it, such as `key.revoked`. */
+	/** The noun of the CLI and a past participle, such as `key.revoked`. */
 	readonly action: string;
 	/** `null` if it concerns all workspaces. */
 	readonly workspaceId: string | null;
@@ -80,7 +80,7 @@ type Row = Omit<AuditEntry, 'detail'> & {readonly detail: string | null; readonl
 const columns = [...toColumns('id at workspaceId actor action target detail recipient').selected, 'origin as from'];
 
 type AuditFilter = {
-	/** If absent, the actions of all workspaces and those that concern all. */
+	/** If absent, actions in all workspaces, and those that concern all of them, are returned. */
 	readonly workspaceId?: string | undefined;
 	/** Actions since this time, in milliseconds. */
 	readonly since?: number | undefined;
@@ -121,13 +121,13 @@ function toEntry({recipient, detail, ...row}: Row): AuditEntry {
 	return {...row, detail: {...JSON.parse(detail ?? '{}'), ...(recipient !== null && {recipient})}};
 }
 
-/** Removes an erased person's address. The recorded actions stay. */
+/** Removes the address of an erased person. The recorded actions remain. */
 export async function eraseFromAudit(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<void> {
 	await trx('audit').where({workspace_id: workspaceId, recipient: addressKey}).update({recipient: null});
 }
 
-/** Removes at most `limit` actions from before a time (milliseconds), oldest first; returns how many. */
+/** Removes at most `limit` actions before a time (milliseconds), oldest first. Returns their number. */
 export async function purgeAudit(trx: Knex.Transaction, before: number, limit: number): Promise<number> {
-	const some = trx('audit').where('id', '<', idFloor('aud', before)).orderBy('id').limit(limit).select('id');
-	return await trx('audit').whereIn('id', some).delete();
+	const oldest = trx('audit').where('id', '<', idFloor('aud', before)).orderBy('id').limit(limit).select('id');
+	return await trx('audit').whereIn('id', oldest).delete();
 }

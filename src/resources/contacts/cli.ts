@@ -31,18 +31,18 @@ export function contactCommands(contact: CliCommand): void {
 		.sample('mailctl contact show user@example.org')
 		.does<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text)));
 
-	const named = {
+	const byContact = {
 		by: 'contact',
 		find: async (session: Session, text: string) => ({id: (await chosen(session, text)).id}),
 	};
 
 	operationVerb(contact, changeContact, {
-		...named,
+		...byContact,
 		sample: 'mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna',
 		shows: contacts,
 	});
 	operationVerb(contact, linkPreferences, {
-		...named,
+		...byContact,
 		sample: 'mailctl contact preferences-link user@example.org',
 		shows: showLink,
 	});
@@ -65,7 +65,7 @@ async function showLink(session: Session, {workspaceId, address}: Person): Promi
 	session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
 }
 
-/** Erases a person, by address also one without a contact, who was only in the `cc` of messages. */
+/** Erases a person. One without a contact, who was only in the `cc` of messages, can be erased by address. */
 async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const isId = text.startsWith('con_') && !text.includes('@');
 	const {address, key} = isId
@@ -79,7 +79,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	const eraser = new Eraser({
 		store: await session.store(),
 		clock,
-		// A running daemon finds by itself what is due.
+		// A running daemon finds due messages by itself.
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 		...(isRunning && {waitLimitMs: erasureWaitMs}),
@@ -104,7 +104,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 
 const nowOf = ({tools}: Session) => storeTime(tools.clock.now());
 
-/** Finds a contact. Throws bad data (65) if the workspace does not have it. */
+/** Finds a contact by id or address. Throws bad data (65) if it does not exist. */
 async function chosen(session: Session, text: string): Promise<Contact> {
 	const id = await session.idOf('con', text);
 	const {reader, workspaceId} = await session.inWorkspace();
@@ -115,28 +115,29 @@ async function chosen(session: Session, text: string): Promise<Contact> {
 		notFound('contact', text);
 	}
 	const {key} = parseAddress(text, true);
-	const [found] = await listContacts(reader, workspaceId, {
+	const [contact] = await listContacts(reader, workspaceId, {
 		addressKey: key,
 		after: null,
 		limit: 1,
 		now: nowOf(session),
 	});
-	return found ?? notFound('contact', text);
+	return contact ?? notFound('contact', text);
 }
 
-const leftBy = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])].join(', ');
+const optOuts = ({topics, leftOther}: Contact) =>
+	[...topics, ...(leftOther ? ['mail without a topic'] : [])].join(', ');
 
 const contacts: Noun<Contact> = {
 	none: 'no contacts; the first message to an address creates one',
 	json: contactView,
 	fields: [
-		// Every verb accepts the address, which would be cut beside the id.
+		// The id is not in the list, where it would leave too little room for the address, which every verb accepts.
 		{name: 'id', cell: row => row.id},
 		{title: 'EMAIL', name: 'email', cell: row => row.address, cut: true},
 		{title: 'LOCALE', name: 'locale', cell: row => row.locale},
 		{title: 'TIMEZONE', name: 'timezone', cell: row => row.timezone, cut: true},
-		{title: 'BLOCKED', cell: row => (row.suppressed ? 'mail' : leftBy(row) || null), cut: true},
-		{name: 'opted out of', cell: row => leftBy(row) || null},
+		{title: 'BLOCKED', cell: row => (row.suppressed ? 'mail' : optOuts(row) || null), cut: true},
+		{name: 'opted out of', cell: row => optOuts(row) || null},
 		{
 			name: 'paused until',
 			cell: row => (row.pausedUntil === null ? undefined : `${shortTime(row.pausedUntil)} UTC`),

@@ -19,22 +19,22 @@ const path = '/contacts';
 const perPage = 50;
 const maxMessages = 10;
 
-/** The people that a workspace has mailed. */
+/** The people to whom a workspace has sent messages. */
 export function contactPages(parts: DashboardParts): readonly Route[] {
 	const {reader, erase, preferencesLink} = parts;
 
-	/** The one that a path names. */
+	/** Returns the contact that the path names. */
 	async function chosen({params: {id = ''}, workspace, now}: Visit): Promise<Contact> {
 		const contact = isId('con', id) ? await findContact(reader, workspace.id, id, storeTime(now)) : undefined;
 		return contact ?? notFound('contact', id);
 	}
 
 	async function list({query, workspace, now}: Visit): Promise<Answer> {
-		const asked = query.get('q')?.trim() ?? '';
-		const address = asked === '' ? null : readAddress(asked);
+		const search = query.get('q')?.trim() ?? '';
+		const address = search === '' ? null : readAddress(search);
 		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1, now: storeTime(now)};
-		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
-		const {rows, last} = toPage(all, perPage);
+		const contacts = search !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
+		const {rows, last} = toPage(contacts, perPage);
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({
 			label: 'Contacts',
 			link: row => `${path}/${row.id}`,
@@ -43,13 +43,13 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 				{title: 'Mail', cell: status},
 				{title: 'Language', cell: row => row.locale ?? '–', wide: true},
 				{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
-				{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
+				{title: 'First message', cell: row => time(row.createdAt, now), right: true},
 			],
 			rows,
 			empty:
-				asked === ''
-					? html`<p>No contacts yet.</p><p>The first mail to an address makes one.</p>`
-					: html`<p>${address === null ? 'Type a whole address: user@example.com.' : 'Nobody of this address was mailed.'}</p><p><a href="${path}">Show all</a></p>`,
+				search === ''
+					? html`<p>No contacts yet.</p><p>The first message to an address creates one.</p>`
+					: html`<p>${address === null ? 'Enter a full address, such as user@example.com.' : 'No contact has this address.'}</p><p><a href="${path}">Show all</a></p>`,
 		})}${pager(path, query, last?.id ?? null)}`;
 		return {kind: 'page', place: 'contacts', title: 'Contacts', content};
 	}
@@ -59,32 +59,32 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const {workspace, now, form} = visit;
 		const filter = {workspaceId: workspace.id, toKey: contact.addressKey};
 		const {ids} = await scanMessages(reader, filter, {after: null, limit: maxMessages});
-		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
-		const known = facts([
+		const suppression = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
+		const summary = facts([
 			['Address', name(contact.address)],
 			['Mail', status(contact)],
 			[
 				'Suppressed',
-				entry
-					? html`<a href="${toHref('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
+				suppression
+					? html`<a href="${toHref('/suppressions', new URLSearchParams({q: contact.address}))}">${suppression.reason.replace('_', ' ')}</a>, ${time(suppression.created_at, now)}`
 					: 'no',
 			],
-			['Opted out of', left(contact).join(', ') || 'nothing'],
+			['Opted out of', listOptOuts(contact).join(', ') || 'nothing'],
 			['Paused', contact.pausedUntil && html`ends ${time(contact.pausedUntil, now)}`],
-			['Language', contact.locale ?? 'not known'],
-			['Time zone', contact.timezone ?? 'not known'],
-			['First mailed', time(contact.createdAt, now)],
+			['Language', contact.locale ?? 'unknown'],
+			['Time zone', contact.timezone ?? 'unknown'],
+			['First message', time(contact.createdAt, now)],
 			['Changed', time(contact.updatedAt, now)],
 		]);
 		const messages = table({
 			...messageTable(now),
 			rows: await readLines(reader, ids),
-			empty: html`<p>None are kept.</p>`,
+			empty: html`<p>No messages are retained.</p>`,
 		});
-		const all = html`<a href="${toHref('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
-		const content = html`<div class="card">${known}</div>${section('Newest messages', messages, all)}${
+		const allMessages = html`<a href="${toHref('/messages', new URLSearchParams({q: contact.address}))}">All messages to this address</a>`;
+		const content = html`<div class="card">${summary}</div>${section('Newest messages', messages, allMessages)}${
 			visit.may('operator')
-				? html`${section('Preferences', preferences(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', erasing(contact))}`
+				? html`${section('Preferences', preferencesForm(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', eraseForm(contact))}`
 				: null
 		}`;
 		return {
@@ -103,46 +103,48 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const {messages, recipients} = await erase(person, visit.tools.operator);
 		return go(
 			path,
-			`Erased the contact, the content of ${messages} messages to it, and the address in ${recipients} of others.`,
+			`Erased the contact, the content of ${messages} messages to it, and the address in ${recipients} other messages.`,
 		);
 	}
 
-	const operation = operationForms(parts, {path, show});
+	const form = operationForms(parts, {path, show});
 	return [
 		page(path, list),
 		page(`${path}/:id`, show),
-		operation(changeContact, `${path}/:id`, ({id}) =>
-			go(`${path}/${id}`, 'Later mail follows this, unless a send says otherwise.'),
+		form(changeContact, `${path}/:id`, ({id}) =>
+			go(`${path}/${id}`, 'Saved. New messages use these preferences, unless the send sets others.'),
 		),
-		operation(linkPreferences, `${path}/:id/link`, async person => {
+		form(linkPreferences, `${path}/:id/link`, async person => {
 			const {url} = await preferencesLink(person);
-			const content = html`<div class="card"><p>Give it to this person only: who has it chooses for them.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
+			const content = html`<div class="card"><p>Give this link only to this person: anyone who has it can change their preferences.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
 			return {kind: 'page', place: 'contacts', title: 'Link to the preference page', content};
 		}),
 		pageForms(show)(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
 	];
 }
 
-const left = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])];
+const listOptOuts = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])];
 
 function status(contact: Contact): Html {
-	const codes = left(contact);
-	return contact.suppressed
-		? badge('suppressed', 'bad')
-		: contact.pausedUntil || codes.length > 0
-			? badge(contact.pausedUntil ? 'paused' : `not ${codes.join(', ')}`, 'warn')
-			: badge('subscribed', 'good');
+	const codes = listOptOuts(contact);
+	if (contact.suppressed) {
+		return badge('suppressed', 'bad');
+	}
+	if (contact.pausedUntil) {
+		return badge('paused', 'warn');
+	}
+	return codes.length > 0 ? badge(`not ${codes.join(', ')}`, 'warn') : badge('subscribed', 'good');
 }
 
 const preferenceFields = listFields(changeContact.input).filter(({name}) => name !== 'id');
 
-function preferences(contact: Contact, typed: URLSearchParams): Html {
+function preferencesForm(contact: Contact, typed: URLSearchParams): Html {
 	const fields = fieldInputs(preferenceFields, {values: contact, typed});
 	return html`<div class="card">${act({to: `${path}/${contact.id}`, label: 'Save', fields})}</div>`;
 }
 
-function erasing({id, address}: Contact): Html {
-	return html`<div class="card"><p>Removes the contact, the content of all mail to it, and the address wherever it appears. Suppressions and opt-outs stay, so that they get no mail again.</p>${act(
+function eraseForm({id, address}: Contact): Html {
+	return html`<div class="card"><p>Removes the contact, the content of all messages to it, and the address wherever it appears. Suppressions and opt-outs remain, so that no further messages are sent to it.</p>${act(
 		{to: `${path}/${id}/erase`, label: 'Erase', look: 'danger', typed: address},
 	)}</div>`;
 }

@@ -17,15 +17,14 @@ const manages = {
 type Caller = {readonly workspaceId: string; readonly mode: Mode; readonly now: string};
 
 /**
- * Finds a contact that is to be changed. Throws `Refused` if it does not exist, and to test keys: only live messages
- * create contacts.
+ * Finds a contact that is to be changed. Throws `Refused` if it does not exist, or if the caller uses a test key, since
+ * only live messages create contacts.
  */
 export async function findOwnContact(reader: Knex, {workspaceId, mode, now}: Caller, id: string): Promise<Contact> {
 	const contact = (await findContact(reader, workspaceId, id, now)) ?? notFound('contact', id);
 	if (mode === 'test') {
-		const wrong = 'a test key cannot change contacts';
 		throw new Refused('insufficient_scope', {
-			wrong,
+			wrong: 'a test key cannot change contacts',
 			next: 'use a live key',
 			api: 'A test key cannot change contacts.',
 		});

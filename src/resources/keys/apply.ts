@@ -41,14 +41,14 @@ function ignoreIfRefused(error: unknown): void {
 }
 
 /**
- * Returns one key for each name and mode, with the rights of the newest row: there are several during the overlap of a
- * rotation. `rows` are sorted newest first.
+ * Returns one key for each name and mode, with the rights of the newest row. There are several rows during the overlap
+ * of a rotation. `rows` are sorted newest first.
  */
 function activeKeys(rows: readonly ApiKey[], now: string) {
 	const active = rows.filter(row => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
-	return [...groupBy(active, row => `${row.mode} ${row.name}`).values()].map(same => {
-		const [{name, mode, scopes, rate_limit, expires_at, id}, ...older] = same as [ApiKey, ...ApiKey[]];
-		const ids = [id, ...older.map(each => each.id)] as const;
+	return [...groupBy(active, row => `${row.mode} ${row.name}`).values()].map(group => {
+		const [{name, mode, scopes, rate_limit, expires_at, id}, ...older] = group as [ApiKey, ...ApiKey[]];
+		const ids = [id, ...older.map(row => row.id)] as const;
 		return {name, mode, scopes: scopes.toSorted() as Scope[], rate_limit, expires_at, ids};
 	});
 }

@@ -12,7 +12,7 @@ import {type CreatedKey, createKey, revokeKey, rotateKey} from './rules.ts';
 import {type ApiKey, listApiKeys} from './store.ts';
 
 const path = '/keys';
-/** Of a key that ends. */
+/** The maximum lifetime of a key that expires. */
 const maxDays = 3650;
 
 const lifetimes = [
@@ -29,12 +29,12 @@ const overlaps = [
 
 type KeyInput = InputOf<typeof createKey.input>;
 
-/** Lifetimes are chosen from a list. */
+/** The fields except for the expiry, which is chosen from a list. */
 const textFields = listFields(createKey.input).filter(({name}) => name !== 'expires_at');
 const scopeField = textFields.filter(({isList}) => isList);
 const shownFields = textFields.filter(({isList}) => !isList);
 
-/** Keys of the API: made, replaced and ended. A key is shown once. */
+/** Creates, replaces and revokes the keys of the API. A key is shown once. */
 export function keyPages(parts: DashboardParts): readonly Route[] {
 	const {reader, settings, live} = parts;
 
@@ -55,19 +55,19 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 					{title: 'State', cell: row => stateBadge(row, storeTime(now))},
 					{title: 'Scopes', cell: row => scopeText(row), wide: true},
 					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true, wide: true},
-					{title: 'Ends', cell: row => time(row.expires_at, now), right: true, wide: true},
+					{title: 'Expires', cell: row => time(row.expires_at, now), right: true, wide: true},
 					...(mayAct
 						? [
 								{
 									title: '',
-									cell: (row: ApiKey) => (hasEnded(row, storeTime(now)) ? nothing : keyActs(row)),
+									cell: (row: ApiKey) => (isInactive(row, storeTime(now)) ? nothing : keyActs(row)),
 									right: true as const,
 								},
 							]
 						: []),
 				],
 				rows: await listApiKeys(reader, workspace.id),
-				empty: html`<p>No keys yet.</p><p>A program needs one to send: make it here or with <code>mailctl key create --name app</code>.</p>`,
+				empty: html`<p>No keys yet.</p><p>Your application needs a key to send. Create one here, or with <code>mailctl key create --name app</code>.</p>`,
 			}),
 		};
 	}
@@ -76,29 +76,29 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		const input = readFields<KeyInput>(textFields, form);
 		const limit = readRateLimit(input.rate_limit ?? '');
 		if (limit !== undefined && !everywhere && !isWithin(limit, live().rateLimit)) {
-			const page = 'A rate limit above the usual one is the installation’s: only users of all workspaces set it.';
+			const page = 'Only users of all workspaces can set a rate limit above that of the installation.';
 			throw new Refused('insufficient_scope', {wrong: page, next: '', page});
 		}
 		const days = Number(form.get('expires') ?? '');
 		if (!(days >= 0 && days <= maxDays)) {
-			wrong('Choose when the key ends.');
+			wrong('Choose when the key expires.');
 		}
 		return {...input, expires_at: days > 0 ? storeTime(now + days * dayMs) : null};
 	}
 
-	/** The only page that has the key itself. */
-	function shown({row, key}: CreatedKey, {request: {protocol, host}}: Visit): Answer {
-		// Where one listener serves all, what the browser reached others on this machine reach too.
+	/** Returns the only page that shows the key itself. */
+	function showNew({row, key}: CreatedKey, {request: {protocol, host}}: Visit): Answer {
+		// If one listener serves everything, API clients can use the address that the browser used.
 		const base = settings.adminListen === 'shared' ? `${protocol}://${host}` : linkBase(settings);
-		const call = `curl -sS ${base}/v1/messages -H 'Authorization: Bearer ${key}'`;
-		const content = html`<p class="notice warn" role="status">Keep it now: nobody can read it again.</p>
+		const command = `curl -sS ${base}/v1/messages -H 'Authorization: Bearer ${key}'`;
+		const content = html`<p class="notice warn" role="status">Store the key now: it is not shown again.</p>
 <div class="card">${facts([
 			['Name', name(row.name)],
 			['Key', copyable(key, 'the key')],
-			['May', scopeText(row)],
+			['Scopes', scopeText(row)],
 		])}</div>
-<section><h2>Try it</h2><pre>${call}</pre></section>
-<p class="more"><a href="${path}">To the keys</a></p>`;
+<section><h2>Try it</h2><pre>${command}</pre></section>
+<p class="more"><a href="${path}">Back to the keys</a></p>`;
 		return {kind: 'page', place: 'keys', title: 'Your new key', content};
 	}
 
@@ -106,39 +106,40 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(createKey, path, shown, {read: readKey}),
-		form(revokeKey, `${path}/:id/revoke`, ({name: ended}) => `${ended} is ended.`),
-		form(rotateKey, `${path}/:id/rotate`, shown),
+		form(createKey, path, showNew, {read: readKey}),
+		form(revokeKey, `${path}/:id/revoke`, ({name: revoked}) => `Revoked ${revoked}.`),
+		form(rotateKey, `${path}/:id/rotate`, showNew),
 	];
 }
 
-const hasEnded = ({revoked_at: revoked, expires_at: expires}: ApiKey, now: string): boolean =>
+const isInactive = ({revoked_at: revoked, expires_at: expires}: ApiKey, now: string): boolean =>
 	revoked !== null || (expires !== null && expires <= now);
 
 function stateBadge(row: ApiKey, now: string): Html {
-	return hasEnded(row, now)
-		? badge(row.revoked_at === null ? 'expired' : 'ended', 'idle')
+	return isInactive(row, now)
+		? badge(row.revoked_at === null ? 'expired' : 'revoked', 'idle')
 		: badge(row.mode, row.mode === 'live' ? 'good' : 'busy');
 }
 
-/** Few want to read nineteen of them. */
-function scopeText({scopes: own, mode}: ApiKey): Html {
-	const isUsual =
-		defaultScopes(mode).every(scope => own.includes(scope)) && own.length === defaultScopes(mode).length;
-	return isUsual ? html`${mode === 'live' ? 'all but messages:submit' : 'send and read'}` : html`${own.join(', ')}`;
+/** Lists the scopes of a key, but only summarizes the default ones, because there are many. */
+function scopeText({scopes, mode}: ApiKey): Html {
+	const defaults = defaultScopes(mode);
+	const isDefault = scopes.length === defaults.length && defaults.every(scope => scopes.includes(scope));
+	const summary = mode === 'live' ? 'all but messages:submit' : 'send and read';
+	return html`${isDefault ? summary : scopes.join(', ')}`;
 }
 
 function keyActs({id}: ApiKey): Html {
-	const when = select({name: 'overlap', label: 'The old one ends', value: '24h'}, overlaps);
+	const overlap = select({name: 'overlap', label: 'The old key expires', value: '24h'}, overlaps);
 	return opened(
 		'Change',
-		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: when})}${act({to: `${path}/${id}/revoke`, label: 'End it now', look: 'danger'})}`,
+		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: overlap})}${act({to: `${path}/${id}/revoke`, label: 'Revoke now', look: 'danger'})}`,
 	);
 }
 
 function keyForm(form: URLSearchParams): Html {
-	const ends = select({name: 'expires', label: 'Ends', value: form.get('expires') ?? ''}, lifetimes);
-	const fields = html`${fieldInputs(shownFields, {typed: form})}${ends}
-<details><summary>What it may do (none chosen: all but messages:submit)</summary>${fieldInputs(scopeField, {typed: form})}</details>`;
-	return html`<div class="stack">${act({to: path, label: 'Make the key', fields})}</div>`;
+	const expiry = select({name: 'expires', label: 'Expires', value: form.get('expires') ?? ''}, lifetimes);
+	const fields = html`${fieldInputs(shownFields, {typed: form})}${expiry}
+<details><summary>Scopes (default: all but messages:submit)</summary>${fieldInputs(scopeField, {typed: form})}</details>`;
+	return html`<div class="stack">${act({to: path, label: 'Create key', fields})}</div>`;
 }

@@ -37,7 +37,7 @@ export async function issueKey(
 	trx: Knex.Transaction,
 	{clock, newId, random}: Tools,
 	workspaceId: string,
-	{name, mode, scopes: own = defaultScopes(mode), rate_limit = null, expires_at = null}: NewKey,
+	{name, mode, scopes: keyScopes = defaultScopes(mode), rate_limit = null, expires_at = null}: NewKey,
 ): Promise<CreatedKey> {
 	const key = createApiKey(mode, random);
 	const row: ApiKey = {
@@ -47,7 +47,7 @@ export async function issueKey(
 		mode,
 		hash: apiKeyHash(key),
 		hint: key.slice(0, hintLength),
-		scopes: own,
+		scopes: keyScopes,
 		rate_limit,
 		expires_at,
 		revoked_at: null,
@@ -77,7 +77,7 @@ const rights = {
 		default: 'MAILCTL_RATE_LIMIT',
 	}),
 	expires_at: field(optionalOrNull(Type.String({format: 'time'})), {
-		label: 'Ends',
+		label: 'Expires',
 		option: 'expires <time>',
 		description: 'When it expires: a duration or an RFC 3339 time.',
 		normalize: text => storeTime(parseTime(text) ?? 0),
@@ -90,7 +90,7 @@ export const keyFields = {
 	mode: field(Type.Optional(Type.Enum(['live', 'test'])), {
 		description: 'Messages of a test key are not sent.',
 		default: 'live',
-		meanings: {live: 'mail leaves', test: 'nothing leaves'},
+		meanings: {live: 'messages are sent', test: 'nothing is sent'},
 	}),
 	...rights,
 };
@@ -110,9 +110,9 @@ export const createKey = operation({
 		return await issueKey(trx, tools, workspaceId, {...input, mode});
 	},
 	audit: 'key.created',
-	entry: ({row: {id: target, name, mode, scopes: own, expires_at}}) => ({
+	entry: ({row: {id: target, name, mode, scopes: granted, expires_at}}) => ({
 		target,
-		detail: {name, mode, scopes: own, expires_at},
+		detail: {name, mode, scopes: granted, expires_at},
 	}),
 });
 
@@ -122,8 +122,8 @@ export const changeKey = operation({
 	name: 'key change',
 	without: {api: noKeysByKeys, cli: '`mailctl apply` changes keys', dashboard: 'people create a new key'},
 	input: Type.Object({id, ...rights}),
-	run: async ({trx, workspaceId}, {id: wanted, ...changes}) =>
-		(await updateApiKey(trx, workspaceId, wanted, changes as KeyChanges)) ?? notFound('key', wanted),
+	run: async ({trx, workspaceId}, {id: keyId, ...changes}) =>
+		(await updateApiKey(trx, workspaceId, keyId, changes as KeyChanges)) ?? notFound('key', keyId),
 	audit: 'key.updated',
 	entry: ({id: target, name}, {id: _, ...changes}) => ({target, detail: {name, ...changes}}),
 });
@@ -134,11 +134,11 @@ export const revokeKey = operation({
 	summary: 'Revoke a key immediately',
 	without: {api: noKeysByKeys},
 	input: Type.Object({id}),
-	async run({trx, tools, workspaceId}, {id: wanted}) {
-		const isRevoked = await revokeApiKey(trx, workspaceId, wanted, storeTime(tools.clock.now()));
-		const row = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
-		const wrong = `the key ${wanted} is already revoked`;
-		return isRevoked ? row : notFound('key', wanted, {wrong, next: 'there is nothing to do', page});
+	async run({trx, tools, workspaceId}, {id: keyId}) {
+		const isRevoked = await revokeApiKey(trx, workspaceId, keyId, storeTime(tools.clock.now()));
+		const row = (await findApiKey(trx, workspaceId, keyId)) ?? notFound('key', keyId, {page});
+		const wrong = `the key ${keyId} is already revoked`;
+		return isRevoked ? row : notFound('key', keyId, {wrong, next: 'there is nothing to do', page});
 	},
 	audit: 'key.revoked',
 	entry: ({id: target, name}) => ({target, detail: {name}}),
@@ -158,16 +158,16 @@ export const rotateKey = operation({
 			default: '24h',
 		}),
 	}),
-	async run({trx, tools, workspaceId}, {id: wanted, overlap = defaultOverlap}) {
-		const old = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
+	async run({trx, tools, workspaceId}, {id: keyId, overlap = defaultOverlap}) {
+		const old = (await findApiKey(trx, workspaceId, keyId)) ?? notFound('key', keyId, {page});
 		const now = tools.clock.now();
 		if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
 			const next = 'create a new one with mailctl key create';
-			throw notFound('key', wanted, {wrong: `the key ${wanted} has expired or been revoked`, next, page});
+			throw notFound('key', keyId, {wrong: `the key ${keyId} has expired or been revoked`, next, page});
 		}
 		const endsAt = storeTime(now + overlap * 1000);
-		// Before `checkRoom`: without an overlap the old key no longer counts against the limit.
-		await expireApiKey(trx, workspaceId, wanted, endsAt);
+		// This comes before `checkRoom`, because without an overlap the old key no longer counts against the limit.
+		await expireApiKey(trx, workspaceId, keyId, endsAt);
 		await checkRoom(trx, tools, workspaceId, 'keys');
 		const created = await issueKey(trx, tools, workspaceId, old);
 		return {...created, old, endsAt};

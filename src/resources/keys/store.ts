@@ -24,14 +24,14 @@ export type ApiKey = {
 
 type Row = Omit<ApiKey, 'scopes'> & {readonly scopes: string};
 
-/** What a request needs to know about its key. */
+/** The properties of a key that a request needs. */
 export type KeyRow = Pick<
 	ApiKey,
 	'id' | 'workspace_id' | 'mode' | 'scopes' | 'rate_limit' | 'expires_at' | 'revoked_at'
 > &
 	Partial<Pick<Workspace, 'max_attachments' | 'max_attachment_bytes'>>;
 
-/** Read by each request, through a cache. */
+/** Finds the key of a request, through a cache. */
 export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
 	const row = await reader('api_keys as k')
 		.join('workspaces as w', 'w.id', 'k.workspace_id')
@@ -65,7 +65,7 @@ export async function findApiKey(reader: Knex, workspaceId: string, id: string):
 	return row && fromRow(row);
 }
 
-/** Compare-and-set: returns `false` if there is no such key, or it is already revoked. */
+/** Compare-and-set: returns `false` if the key does not exist or is already revoked. */
 export async function revokeApiKey(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -86,7 +86,7 @@ export async function expireApiKey(trx: Knex.Transaction, workspaceId: string, i
 
 export type KeyChanges = Partial<Pick<ApiKey, 'scopes' | 'rate_limit' | 'expires_at'>>;
 
-/** Changes a key that is not revoked. Returns `undefined` if there is no such key. */
+/** Changes a key that is not revoked. Returns `undefined` if it does not exist. */
 export async function updateApiKey(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -108,8 +108,8 @@ function fromRow(row: Row): ApiKey {
 }
 
 /**
- * Stores the time of a key's use a little later. Cached rows do not depend on it, so the generation stays. A failed
- * write is dropped, because the key's next use will be stored.
+ * Stores the time of a key's use a little later. Cached rows do not depend on it, so the generation does not
+ * change. A failed write is ignored, because the key's next use will be stored.
  */
 export function noteKeyUse(writer: Writer, keyId: string, at: string): void {
 	writer.submit(keyUseWrite, {keyId, at}).catch(() => undefined);

@@ -47,22 +47,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 			'the provider that sent it; default: recognized by its format',
 			oneOf('--provider', providerNames),
 		)
-		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
-			const {provider: name, events} = await readPost(file, options.provider);
-			const classify = createClassify(loadBounceRules(session.settings()));
-			const readings = events.map(event =>
-				readEvent(eventBytes({provider: name, workspace: null, takes: optionalEvents, event}), classify),
-			);
-			session.show({provider: name, events: readings}, () => [
-				`A post of ${name} with ${readings.length} ${readings.length === 1 ? 'event' : 'events'}.`,
-				...readings.flatMap(reading => [
-					'',
-					...reading.reports.flatMap(report =>
-						reportRows(reading.kind, report).map(([field, value]) => `${field.padEnd(12)}${value}`),
-					),
-				]),
-			]);
-		});
+		.does<TestOptions, [string]>(test);
 
 	importCommand(smarthost);
 
@@ -79,15 +64,34 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		...byId,
 		sample: 'mailctl smarthost remove smh_06f… --yes',
 		question: (_session, _text, {id, provider}) =>
-			`Remove ${id}? What ${provider} posts to its URL will be refused.`,
+			`Remove ${id}? Events that ${provider} posts to its URL will be refused.`,
 		shows(session, {id, provider}) {
 			session.show({id, removed: true}, () => [`removed ${id} (${provider})`]);
 		},
 	});
 }
 
+type TestOptions = {readonly provider?: ProviderName};
+
+async function test(session: Session, options: TestOptions, file: string): Promise<void> {
+	const {provider, events} = await readPost(file, options.provider);
+	const classify = createClassify(loadBounceRules(session.settings()));
+	const readings = events.map(event =>
+		readEvent(eventBytes({provider, workspace: null, takes: optionalEvents, event}), classify),
+	);
+	session.show({provider, events: readings}, () => [
+		`A post from ${provider} with ${readings.length} ${readings.length === 1 ? 'event' : 'events'}.`,
+		...readings.flatMap(reading => [
+			'',
+			...reading.reports.flatMap(report =>
+				reportRows(reading.kind, report).map(([field, value]) => `${field.padEnd(12)}${value}`),
+			),
+		]),
+	]);
+}
+
 /** Reads the events of a post from a file. Throws if no provider posts this format. */
-async function readPost(file: string, named: ProviderName | undefined) {
+async function readPost(file: string, requested: ProviderName | undefined) {
 	const bytes = await readInput(file);
 	let body: unknown;
 	try {
@@ -95,25 +99,22 @@ async function readPost(file: string, named: ProviderName | undefined) {
 	} catch {
 		throw new CliError('data', `${file} is not JSON`, 'use the request body as the provider sent it');
 	}
-	const name = named ?? guessProvider(body);
-	const events = name && providers[name].events(body);
-	if (!name || !events) {
-		throw new CliError(
-			'data',
-			`${file} contains no events${named ? ` of ${named}` : ''}`,
-			'name the provider with --provider',
-		);
+	const provider = requested ?? guessProvider(body);
+	const events = provider && providers[provider].events(body);
+	if (!provider || !events) {
+		const wrong = `${file} contains no events${requested ? ` of ${requested}` : ''}`;
+		throw new CliError('data', wrong, 'specify the provider with --provider');
 	}
-	return {provider: name, events};
+	return {provider, events};
 }
 
 const smarthosts: Noun<Smarthost> = {
 	none: 'no smarthosts; add one with mailctl smarthost add',
-	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, used_at, created_at}) => ({
+	json: ({id, workspace_id, provider, takes, secret, last_event_at, used_at, created_at}) => ({
 		id,
-		provider: name,
+		provider,
 		workspace_id,
-		takes: taken,
+		takes,
 		has_secret: secret !== null,
 		last_event_at,
 		created_at,
@@ -129,7 +130,7 @@ const smarthosts: Noun<Smarthost> = {
 			cell: row => (row.last_event_at ? `${shortTime(row.last_event_at)} UTC` : 'none yet'),
 		},
 		{name: 'last message', cell: row => (row.used_at ? `accepted ${shortTime(row.used_at)} UTC` : 'none yet')},
-		{name: 'accepts too', cell: row => row.takes.join(', ') || '–'},
+		{name: 'also accepts', cell: row => row.takes.join(', ') || '–'},
 		{name: 'created', cell: row => `${shortTime(row.created_at)} UTC`},
 	],
 };
@@ -139,13 +140,13 @@ function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
 	const settings = session.settings();
 	const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
 	const url = token === null ? null : eventsUrl(base, row.provider, token);
-	const {id, provider: name} = row;
-	session.show({id, provider: name, url, secret}, () => [
-		`${id}: ${name}`,
+	const {id, provider} = row;
+	session.show({id, provider, url, secret}, () => [
+		`${id}: ${provider}`,
 		'',
 		...(url === null
 			? ['The secret was changed; the URL stays the same.']
-			: setups[name](url, secret).map(line => line.replace('ID', id))),
+			: setups[provider](url, secret).map(line => line.replace('ID', id))),
 		'',
 		'Store the URL and secret now: they are not shown again.',
 	]);

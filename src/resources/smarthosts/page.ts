@@ -22,7 +22,7 @@ import {listSmarthosts, type Smarthost} from './store.ts';
 
 const path = '/smarthosts';
 
-/** Providers that send the workspace's mail and post its events. URL and secret are shown once. */
+/** The providers that send the workspace's mail and post its events. The URL and secret are shown once. */
 export function smarthostPages(parts: DashboardParts): readonly Route[] {
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, everywhere, form, now} = visit;
@@ -40,36 +40,36 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 				columns: [
 					{title: 'Provider', cell: row => code(row.provider)},
 					{
-						title: 'Mail of',
+						title: 'Sends for',
 						wide: true,
 						cell: row =>
-							row.workspace_id === null ? badge('every workspace', 'idle') : html`this workspace`,
+							row.workspace_id === null ? badge('all workspaces', 'idle') : html`this workspace`,
 					},
 					{
 						title: 'Last event',
 						cell: row => (row.last_event_at ? time(row.last_event_at, now) : badge('none yet', 'busy')),
 					},
-					{title: 'Since', cell: row => time(row.created_at, now), right: true, wide: true},
+					{title: 'Added', cell: row => time(row.created_at, now), right: true, wide: true},
 					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 				],
 				rows,
-				empty: html`<p>No smarthosts yet.</p><p>If a provider such as SES or Postmark sends your mail, take its events: deliveries, bounces and complaints then reach your messages and the suppression list.</p>`,
+				empty: html`<p>No smarthosts yet.</p><p>If a provider such as SES or Postmark sends your mail, add it here to receive its events: deliveries, bounces and complaints then update your messages and the suppression list.</p>`,
 			}),
 		};
 	}
 
-	/** The only page that has URL and secret. */
-	function shown({row, token, secret}: NewSmarthost): Answer {
+	/** Returns the only page that shows the URL and secret. */
+	function showNew({row, token, secret}: NewSmarthost): Answer {
 		const url = eventsUrl(parts.apiUrl(), row.provider, token ?? '');
 		const steps = setups[row.provider](url, secret).map(line => line.replace('ID', row.id));
-		const content = html`<p class="notice warn" role="status">Keep URL and secret now: they are shown only this time.</p>
+		const content = html`<p class="notice warn" role="status">Store the URL and secret now: they are not shown again.</p>
 <div class="card">${facts([
 			['Provider', code(row.provider)],
 			['URL', copyable(url, 'the URL')],
 			...(secret === null ? [] : ([['Secret', copyable(secret, 'the secret')]] as const)),
 		])}</div>
 <section><h2>At the provider</h2><pre>${steps.join('\n')}</pre></section>
-<p class="more"><a href="${path}">To the smarthosts</a></p>`;
+<p class="more"><a href="${path}">Back to the smarthosts</a></p>`;
 		return {kind: 'page', place: 'smarthosts', title: 'Your new smarthost', content};
 	}
 
@@ -77,17 +77,17 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(addSmarthost, path, shown, {
+		form(addSmarthost, path, showNew, {
 			read: ({form: sent}) => ({
 				provider: (sent.get('provider') ?? '') as Smarthost['provider'],
 				...parseSecret(sent),
 				takes: optionalEvents.filter(event => sent.getAll('takes').includes(event)),
 			}),
 		}),
-		form(rotateSmarthost, `${path}/:id/rotate`, shown, {
+		form(rotateSmarthost, `${path}/:id/rotate`, showNew, {
 			read: ({params: {id = ''}, form: sent}) => ({id, ...parseSecret(sent)}),
 		}),
-		form(removeSmarthost, `${path}/:id/remove`, ({provider}) => `Events of ${provider} are refused from now on.`),
+		form(removeSmarthost, `${path}/:id/remove`, ({provider}) => `Removed ${provider}. Its events are now refused.`),
 	];
 }
 
@@ -101,7 +101,7 @@ const secretField = (value: string): Html =>
 		name: 'key',
 		label: 'Key',
 		value,
-		hint: 'Mailgun’s signing key or SendGrid’s public key; empty: one is made where it is needed',
+		hint: 'Mailgun’s signing key or SendGrid’s public key. If empty, one is generated where needed.',
 	});
 
 function rowActs({id, workspace_id: workspaceId}: Smarthost): Html {
@@ -109,7 +109,7 @@ function rowActs({id, workspace_id: workspaceId}: Smarthost): Html {
 		? html`<span class="soft">mailctl smarthost</span>`
 		: opened(
 				'Change',
-				html`${act({to: `${path}/${id}/rotate`, label: 'Renew the URL', fields: secretField('')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
+				html`${act({to: `${path}/${id}/rotate`, label: 'Rotate URL and secret', fields: secretField('')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
 			);
 }
 
@@ -121,6 +121,6 @@ function addForm(form: URLSearchParams): Html {
 	);
 	const fields = html`${select({name: 'provider', label: 'Provider', value: form.get('provider') ?? 'ses'}, choices)}
 ${secretField(form.get('key') ?? '')}
-<details><summary>What else counts (nothing chosen: deliveries, bounces, complaints)</summary><fieldset><legend class="soft">Events</legend>${boxes}</fieldset></details>`;
-	return html`<div class="stack">${act({to: path, label: 'Make the URL', fields})}</div>`;
+<details><summary>Events besides deliveries, bounces and complaints</summary><fieldset><legend class="soft">Events</legend>${boxes}</fieldset></details>`;
+	return html`<div class="stack">${act({to: path, label: 'Add smarthost', fields})}</div>`;
 }

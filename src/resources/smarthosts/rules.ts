@@ -20,7 +20,7 @@ export type NewSmarthost = {
 	readonly row: Smarthost;
 	/** The last part of its URL; `null` if the URL did not change. */
 	readonly token: string | null;
-	/** `null` if the provider signs its posts with a key of its own. */
+	/** `null` if the provider signs its posts with its own key. */
 	readonly secret: string | null;
 };
 
@@ -39,24 +39,24 @@ const secret = field(Type.Optional(Type.String({minLength: 8, maxLength: 4096}))
 const manages = {scope: 'smarthosts:manage', role: 'admin', fresh: true} as const;
 const apply = 'a file has no secrets';
 
-/** Creates a new token and secret, and the form in which the store holds them. */
-async function credentials(
+/** Creates a new token and secret, and the columns that store them. */
+async function createCredentials(
 	{vault, tools}: Pick<OperationContext, 'vault' | 'tools'>,
-	own: Pick<Smarthost, 'id' | 'provider'>,
+	{id: owner, provider}: Pick<Smarthost, 'id' | 'provider'>,
 	providedSecret: string | undefined,
 ) {
-	const {secret: origin} = providers[own.provider];
-	if (own.provider === 'sendgrid' && providedSecret !== undefined && !isSigningKey(providedSecret)) {
+	const {secret: origin} = providers[provider];
+	if (provider === 'sendgrid' && providedSecret !== undefined && !isSigningKey(providedSecret)) {
 		throw unusable('secret', 'must be the public key that SendGrid shows for its signed event webhook');
 	}
 	const generated =
-		origin === 'none' || own.provider === 'sendgrid' ? null : tools.random(secretBytes).toString('base64url');
+		origin === 'none' || provider === 'sendgrid' ? null : tools.random(secretBytes).toString('base64url');
 	const value = providedSecret ?? generated;
 	const token = tools.random(tokenBytes).toString('base64url');
 	return {
 		token,
 		secret: value,
-		stored: {token_hash: apiKeyHash(token), secret: value && (await vault()).seal(own.id, value), topic: null},
+		stored: {token_hash: apiKeyHash(token), secret: value && (await vault()).seal(owner, value), topic: null},
 	};
 }
 
@@ -83,22 +83,24 @@ export const addSmarthost = operation({
 		},
 		{additionalProperties: false, examples: [{provider: 'ses'}]},
 	),
-	async run(context: OperationContext<string | null>, {provider, secret: given, takes = []}): Promise<NewSmarthost> {
+	async run(
+		context: OperationContext<string | null>,
+		{provider, secret: provided, takes = []},
+	): Promise<NewSmarthost> {
 		const {trx, tools, workspaceId} = context;
-		const others = await listSmarthosts(trx, workspaceId);
-		if (others.filter(one => one.workspace_id === workspaceId).length >= maxSmarthosts) {
-			const wrong = `there are already ${maxSmarthosts} smarthosts`;
+		const existing = await listSmarthosts(trx, workspaceId);
+		if (existing.filter(smarthost => smarthost.workspace_id === workspaceId).length >= maxSmarthosts) {
 			throw new Refused('conflict', {
-				wrong,
+				wrong: `there are already ${maxSmarthosts} smarthosts`,
 				next: 'remove one first',
 				api: `There are already ${maxSmarthosts} smarthosts.`,
 			});
 		}
-		const own = {id: tools.newId('smh'), provider};
-		const {token, secret: shown, stored} = await credentials(context, own, given);
+		const identity = {id: tools.newId('smh'), provider};
+		const {token, secret: newSecret, stored} = await createCredentials(context, identity, provided);
 		const created_at = storeTime(tools.clock.now());
 		const row = {
-			...own,
+			...identity,
 			workspace_id: workspaceId,
 			...stored,
 			takes: [...new Set(takes)],
@@ -108,7 +110,7 @@ export const addSmarthost = operation({
 			unreported_since: null,
 		};
 		await insertSmarthost(trx, row);
-		return {row, token, secret: shown};
+		return {row, token, secret: newSecret};
 	},
 	audit: 'smarthost.added',
 	entry: ({row: {id: target, provider, takes}}) => ({target, detail: {provider, takes}}),
@@ -134,14 +136,14 @@ export const rotateSmarthost = operation({
 	),
 	async run(
 		context: OperationContext<string | null>,
-		{id: wanted, secret: given, keep_url = false},
+		{id: smarthostId, secret: provided, keep_url = false},
 	): Promise<NewSmarthost> {
 		const {trx, workspaceId} = context;
-		const row = (await findSmarthost(trx, workspaceId, wanted)) ?? notFound('smarthost', wanted);
-		const {token, secret: shown, stored} = await credentials(context, row, given);
+		const row = (await findSmarthost(trx, workspaceId, smarthostId)) ?? notFound('smarthost', smarthostId);
+		const {token, secret: newSecret, stored} = await createCredentials(context, row, provided);
 		const changes = keep_url ? {secret: stored.secret} : stored;
-		await updateSmarthost(trx, wanted, changes);
-		return {row: {...row, ...changes}, token: keep_url ? null : token, secret: shown};
+		await updateSmarthost(trx, smarthostId, changes);
+		return {row: {...row, ...changes}, token: keep_url ? null : token, secret: newSecret};
 	},
 	audit: 'smarthost.rotated',
 	entry: ({row: {id: target, provider}}) => ({target, detail: {provider}}),
@@ -153,9 +155,9 @@ export const removeSmarthost = operation({
 	summary: 'Remove a relay; its events are refused',
 	without: {apply},
 	input: Type.Object({id}),
-	async run({trx, workspaceId}: OperationContext<string | null>, {id: wanted}): Promise<Smarthost> {
-		const row = (await findSmarthost(trx, workspaceId, wanted)) ?? notFound('smarthost', wanted);
-		await deleteSmarthost(trx, wanted);
+	async run({trx, workspaceId}: OperationContext<string | null>, {id: smarthostId}): Promise<Smarthost> {
+		const row = (await findSmarthost(trx, workspaceId, smarthostId)) ?? notFound('smarthost', smarthostId);
+		await deleteSmarthost(trx, smarthostId);
 		return row;
 	},
 	audit: 'smarthost.removed',

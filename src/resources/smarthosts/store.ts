@@ -7,7 +7,7 @@ import type {GroupWrite} from '../../store/engine/writer.ts';
 /** A relay that posts events about the messages that it sends for us: a row of `smarthosts`. */
 export type Smarthost = {
 	readonly id: string;
-	/** `null` if messages of every workspace go through it. */
+	/** `null` if it sends the messages of every workspace. */
 	readonly workspace_id: string | null;
 	readonly provider: ProviderName;
 	/** SHA-256 of the token in its URL, hex. */
@@ -42,14 +42,14 @@ export async function listSmarthosts(reader: Knex, workspaceId: string | null): 
 	return rows.map(fromRow);
 }
 
-/** Returns the providers of each workspace's relays. The key `null` has those for every workspace. */
+/** Returns the providers of each workspace's relays, and those for every workspace under the key `null`. */
 export async function readProviders(reader: Knex): Promise<ReadonlyMap<string | null, readonly ProviderName[]>> {
 	const rows: Array<Pick<Smarthost, 'workspace_id' | 'provider'>> = await reader('smarthosts').distinct(
 		'workspace_id',
 		'provider',
 	);
 	const groups = groupBy(rows, ({workspace_id: id}) => id);
-	return new Map([...groups].map(([id, its]) => [id, its.map(({provider}) => provider)]));
+	return new Map([...groups].map(([id, relays]) => [id, relays.map(({provider}) => provider)]));
 }
 
 export async function findSmarthost(
@@ -80,7 +80,7 @@ export async function updateSmarthost(
 	await trx('smarthosts').where({id}).update(changes);
 }
 
-/** Returns `false` if there is no such relay. */
+/** Returns `false` if the relay does not exist. */
 export async function deleteSmarthost(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('smarthosts').where({id}).delete()) === 1;
 }
@@ -124,8 +124,8 @@ export const smarthostNoteWrite: GroupWrite<PostedEvent | RelayUse, void> = {
 	},
 };
 
-function isUseOf({workspaceId, providers}: RelayUse, {workspace_id: own, provider}: Row): boolean {
-	return (own === null || own === workspaceId) && providers.includes(provider);
+function isUseOf({workspaceId, providers}: RelayUse, {workspace_id: relayWorkspace, provider}: Row): boolean {
+	return (relayWorkspace === null || relayWorkspace === workspaceId) && providers.includes(provider);
 }
 
 function firstUnreported(trx: Knex.Transaction, at: string): Knex.Raw {

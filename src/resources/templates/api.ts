@@ -127,18 +127,18 @@ const saveVersionRoute = apiRoute({
 	errors: ['conflict', 'unprocessable_entity'],
 	body: versionBody,
 	async handle({workspaceId, id: templateId, body, tools}, {reader, change, work}) {
-		const {variants: written, layout: name, ...given} = body;
-		const layout = name || null;
-		const sources = readVariants(written).map(source => ({...source, layout}));
+		const {variants: bodyVariants, layout: layoutName, ...settings} = body;
+		const layout = layoutName || null;
+		const sources = readVariants(bodyVariants).map(source => ({...source, layout}));
 		const {id} = await requireTemplate(reader, workspaceId, templateId);
-		const known = await readKnown(reader, workspaceId);
-		const compiled = await work.templateCompiles(workspaceId, () => compileWith(known, sources));
-		const variants = readyVariants(sources, compiled);
-		const {layouts} = known;
+		const snapshot = await readKnown(reader, workspaceId);
+		const compiled = await work.templateCompiles(workspaceId, () => compileWith(snapshot, sources));
+		const variants = toStoredVariants(sources, compiled);
+		const {layouts} = snapshot;
 		const version = await change(async trx => {
 			const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
 			if (typeof saved === 'object') {
-				await saveSettings(trx, tools, {workspaceId, id, settings: given});
+				await saveSettings(trx, tools, {workspaceId, id, settings});
 			}
 			return saved;
 		});
@@ -190,11 +190,10 @@ const getVersionRoute = apiRoute({
 	answer: [200, 'The version, with its sources.', versionSchema],
 	errors: ['not_found'],
 	async handle({workspaceId, id, request}, {reader}) {
-		const {version: number} = request.params as {readonly version: string};
+		const {version: text} = request.params as {readonly version: string};
 		const template = await requireTemplate(reader, workspaceId, id);
-		const version = /^[1-9]\d{0,8}$/.test(number)
-			? await findVersion(reader, template.row_id, Number(number))
-			: undefined;
+		const isNumber = /^[1-9]\d{0,8}$/.test(text);
+		const version = isNumber ? await findVersion(reader, template.row_id, Number(text)) : undefined;
 		if (!version) {
 			throw apiError('not_found');
 		}
@@ -257,7 +256,7 @@ async function requireTemplate(reader: Knex, workspaceId: string, id: string): P
 	return template;
 }
 
-/** Returns the variants of a body that matches the schema. Throws on what a schema cannot express. */
+/** Returns the variants of a body that matches the schema. Throws if they break a rule that a schema cannot express. */
 function readVariants(variants: VersionBody['variants']): readonly VariantSource[] {
 	const violations: Violation[] = [];
 	const seen = new Set<string | null>();
@@ -271,19 +270,19 @@ function readVariants(variants: VersionBody['variants']): readonly VariantSource
 		if ((mjml === undefined) === (html === undefined)) {
 			violations.push({field: `variants[${index}].mjml`, message: 'set either mjml or html'});
 		}
-		return {locale, subject, mjml: body(mjml), html: body(html), text: body(text)};
+		return {locale, subject, mjml: withoutBom(mjml), html: withoutBom(html), text: withoutBom(text)};
 	});
-	refuseFor(violations);
+	throwIfAny(violations);
 	return sources;
 }
 
 // A byte order mark is not part of the text, just as when files are read.
-function body(text: string | undefined): string | undefined {
+function withoutBom(text: string | undefined): string | undefined {
 	return text?.replace(/^\ufeff+/, '');
 }
 
 /** Throws `validation_failed` if there are violations. */
-function refuseFor(violations: readonly Violation[]): void {
+function throwIfAny(violations: readonly Violation[]): void {
 	if (violations.length > 0) {
 		throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 	}
@@ -292,7 +291,7 @@ function refuseFor(violations: readonly Violation[]): void {
 const maxMessageLength = 500;
 
 /** Returns the compiled variants. Throws the compiler's errors, each with its field, line and column. */
-function readyVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
+function toStoredVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
 	const variants: TemplateVariant[] = [];
 	const violations: Violation[] = [];
 	for (const [index, source] of sources.entries()) {
@@ -301,17 +300,17 @@ function readyVariants(sources: readonly VariantSource[], results: readonly Comp
 			variants.push(storedVariant(source, result));
 		}
 		for (const {field, file, message, line, column} of result?.ok === false ? result.violations : []) {
-			const place = `line ${line}, column ${column}${file === undefined ? '' : ` of ${file}`}`;
+			const position = `line ${line}, column ${column}${file === undefined ? '' : ` of ${file}`}`;
 			violations.push(
 				field === 'layout'
 					? {field, message}
 					: {
 							field: `variants[${index}].${field}`,
-							message: `${place}: ${message}`.slice(0, maxMessageLength),
+							message: `${position}: ${message}`.slice(0, maxMessageLength),
 						},
 			);
 		}
 	}
-	refuseFor(violations);
+	throwIfAny(violations);
 	return variants;
 }

@@ -34,43 +34,29 @@ import {isBuiltIn, variantSource} from './versions.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string; contentId?: string[]};
 
-export function templateCommands(template: CliCommand): void {
-	const named = {
-		by: 'template',
-		find: async (session: Session, key: string) => ({id: (await chosenTemplate(session, key)).id}),
-	};
+const byTemplate = {
+	by: 'template',
+	find: async (session: Session, key: string) => ({id: (await chosenTemplate(session, key)).id}),
+};
 
+export function templateCommands(template: CliCommand): void {
 	operationVerb(template, createTemplate, {
 		sample: 'mailctl template create --name receipt --id tpl_receipt',
 		only: ['name', 'id'],
 		shows: (session, {template: row}) => session.one(templateNoun, row),
 	});
 	operationVerb(template, updateTemplate, {
-		...named,
+		...byTemplate,
 		sample: 'mailctl template update login-code --priority high --sensitive code',
 		shows: templateNoun,
 	});
 
-	template
-		.verb('list', 'List templates, newest first')
-		.sample('mailctl template list')
-		.does(async session => {
-			const {reader, workspaceId} = await session.inWorkspace();
-			session.list(templateNoun, await listTemplates(reader, workspaceId));
-		});
+	template.verb('list', 'List templates, newest first').sample('mailctl template list').does(list);
 
 	template
 		.verb('show <template>', 'Show a template, by id or name')
 		.sample('mailctl template show receipt')
-		.does<object, [string]>(async (session, _options, key) => {
-			const row = await chosenTemplate(session, key);
-			const reader = await session.reader();
-			const versions = await listVersions(reader, row.row_id);
-			const latest = row.latest_version;
-			const newest = latest === null ? undefined : await findVersion(reader, row.row_id, latest);
-			const variants = newest ? await listVariants(reader, newest.id) : [];
-			showTemplate(session, row, versions, {sample: null, layout: null, ...newest, variants});
-		});
+		.does<object, [string]>(show);
 
 	template
 		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or nothing')
@@ -101,7 +87,7 @@ export function templateCommands(template: CliCommand): void {
 		.does<PreviewOptions, [string]>(preview);
 
 	operationVerb(template, removeTemplate, {
-		...named,
+		...byTemplate,
 		sample: 'mailctl template delete receipt --yes',
 		question: (_session, key) => `Delete the template ${key}?`,
 		shows: (session, {id, name}) =>
@@ -109,13 +95,28 @@ export function templateCommands(template: CliCommand): void {
 	});
 }
 
-/** Finds a template by id or name. Throws bad data (65). */
+async function list(session: Session): Promise<void> {
+	const {reader, workspaceId} = await session.inWorkspace();
+	session.list(templateNoun, await listTemplates(reader, workspaceId));
+}
+
+async function show(session: Session, _options: object, key: string): Promise<void> {
+	const row = await chosenTemplate(session, key);
+	const reader = await session.reader();
+	const versions = await listVersions(reader, row.row_id);
+	const latest = row.latest_version;
+	const newest = latest === null ? undefined : await findVersion(reader, row.row_id, latest);
+	const variants = newest ? await listVariants(reader, newest.id) : [];
+	showTemplate(session, row, versions, {sample: null, layout: null, ...newest, variants});
+}
+
+/** Finds a template by id or name. Throws bad data (65) if it does not exist. */
 export async function chosenTemplate(session: Session, key: string): Promise<Template> {
 	const id = await session.idOf('tpl', key);
 	const {id: workspaceId} = await session.workspace();
 	const row = await findTemplate(await session.reader(), workspaceId, id === undefined ? {name: key} : {id});
 	if (!row) {
-		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
+		throw new CliError('data', `template ${key} not found`, 'see mailctl template list');
 	}
 	return row;
 }
@@ -148,7 +149,7 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 		throw new CliError('data', `the template ${key} has no version`, 'save one with mailctl template push');
 	}
 	if (!rendered.ok) {
-		throw new CliError('data', `the template fails at ${rendered.message}`, 'fix it or its variables');
+		throw new CliError('data', `the template fails at ${rendered.message}`, 'fix the template or its variables');
 	}
 	const {subject, html, text} = rendered;
 	const warnings = cidWarnings(html, options.contentId ?? []);
@@ -240,8 +241,8 @@ type Pulled = {
 async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
 	const reader = await session.reader();
 	const pulled: Pulled[] = [];
-	for (const [template, into] of await readFolders(session, reader, folder)) {
-		pulled.push({template, plan: await readPlan(reader, template, into)});
+	for (const [template, templateFolder] of await pairFolders(session, reader, folder)) {
+		pulled.push({template, plan: await planTemplate(reader, template, templateFolder)});
 	}
 	if (!existsSync(path.join(folder, 'template.json'))) {
 		const {id} = await session.workspace();
@@ -251,10 +252,10 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 			pulled.push({template: {id: null, name, latest_version: null}, plan});
 		}
 	}
-	const losses = pulled.flatMap(({plan}) => (plan ? findLosses(plan) : []));
+	const overwritten = pulled.flatMap(({plan}) => (plan ? findOverwritten(plan) : []));
 	if (!dryRun) {
-		if (losses.length > 0) {
-			for (const {file, change} of yes ? [] : losses) {
+		if (overwritten.length > 0) {
+			for (const {file, change} of yes ? [] : overwritten) {
 				session.terminal.warn(`mailctl: ${file} would be ${change}`);
 			}
 			await session.confirm('Change existing files?', yes);
@@ -263,43 +264,40 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 			await (plan && carryOut(plan));
 		}
 	}
-	show(session, pulled, dryRun);
+	showPulled(session, pulled, dryRun);
 }
 
 /** Pairs each template with its folder: `folder` itself if it is a template's folder, else a subfolder per template. */
-async function readFolders(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
+async function pairFolders(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
 	const {id: workspaceId} = await session.workspace();
 	if (existsSync(path.join(folder, 'template.json'))) {
 		const name = path.basename(path.resolve(folder));
 		const row = await findTemplate(reader, workspaceId, {name});
 		if (!row) {
-			throw new CliError(
-				'data',
-				`there is no template ${name}, which is the name of the folder`,
-				'see mailctl template list',
-			);
+			const wrong = `template ${name} not found: the folder name must be the name of a template`;
+			throw new CliError('data', wrong, 'see mailctl template list');
 		}
 		return [[row, folder]];
 	}
 	const templates = (await listTemplates(reader, workspaceId))
 		.filter(template => !isBuiltIn(template))
 		.sort((a, b) => (a.name < b.name ? -1 : 1));
-	const unfit = templates.flatMap(({id, name}) => {
+	const problems = templates.flatMap(({id, name}) => {
 		const problem = folderNameProblem(name);
 		return problem === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${problem}`];
 	});
-	if (unfit.length > 0) {
+	if (problems.length > 0) {
 		throw new CliError(
 			'data',
 			'nothing was written',
 			'create these templates under other names and delete the old ones',
-			unfit,
+			problems,
 		);
 	}
 	return templates.map(template => [template, path.join(folder, template.name)]);
 }
 
-async function readPlan(
+async function planTemplate(
 	reader: Knex,
 	{id, row_id: rowId, latest_version: latest, ...settings}: Template,
 	folder: string,
@@ -315,13 +313,14 @@ async function readPlan(
 	return await planPull(folder, files);
 }
 
-function findLosses({folder, steps}: Plan): FileChange[] {
+/** Returns the changes of a plan that overwrite or remove existing files. */
+function findOverwritten({folder, steps}: Plan): FileChange[] {
 	return steps
 		.filter(({change}) => change === 'replaced' || change === 'removed')
 		.map(({file, change}) => ({file: path.join(folder, file), change}));
 }
 
-function show(session: Session, pulled: readonly Pulled[], isDryRun: boolean): void {
+function showPulled(session: Session, pulled: readonly Pulled[], isDryRun: boolean): void {
 	const json = pulled.map(({template, plan}) => ({
 		id: template.id,
 		name: template.name,
@@ -334,7 +333,7 @@ function show(session: Session, pulled: readonly Pulled[], isDryRun: boolean): v
 			[
 				{title: 'NAME', cell: ({template}) => template.name, cut: true},
 				{title: 'VERSION', cell: ({template}) => template.latest_version, right: true},
-				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, isDryRun) : 'no version yet')},
+				{title: 'FILES', cell: ({plan}) => (plan ? summarize(plan, isDryRun) : 'no version yet')},
 			],
 			pulled,
 			session.terminal.width,
@@ -342,7 +341,7 @@ function show(session: Session, pulled: readonly Pulled[], isDryRun: boolean): v
 	);
 }
 
-function counted({steps}: Plan, isDryRun: boolean): string {
+function summarize({steps}: Plan, isDryRun: boolean): string {
 	const counts = (['written', 'replaced', 'removed'] as const).flatMap(change => {
 		const count = steps.filter(step => step.change === change).length;
 		return count === 0 ? [] : [`${count} ${change}`];

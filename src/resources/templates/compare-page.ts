@@ -7,10 +7,10 @@ import {inSlice} from '../../kit/turns.ts';
 import type {TemplateVariant} from './store.ts';
 import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './template-page.ts';
 
-/** Offered in the lists; links lead to older versions. */
+/** The number of versions in the lists. Links open older ones. */
 const maxChoices = 100;
 
-/** What differs between two versions of a template. */
+/** The page that compares two versions of a template. */
 export function comparePages({reader}: DashboardParts): readonly Route[] {
 	async function compare(visit: Visit): Promise<Answer> {
 		const template = await chosenTemplate(reader, visit);
@@ -39,24 +39,28 @@ export function comparePages({reader}: DashboardParts): readonly Route[] {
 
 function chooser(id: string, latest: number, from: number, to: number): Html {
 	const newest = Array.from({length: Math.min(latest, maxChoices)}, (_, index) => latest - index);
-	const choices = [...new Set([...newest, from, to])].map(one => ({value: String(one), label: `Version ${one}`}));
+	const choices = [...new Set([...newest, from, to])].map(number => ({
+		value: `${number}`,
+		label: `Version ${number}`,
+	}));
 	return html`<form class="act full" action="/templates/${id}/compare">${select({name: 'from', label: 'From', value: String(from)}, choices)}${select({name: 'to', label: 'To', value: String(to)}, choices)}<button>Compare</button></form>`;
 }
 
-/** A part of a version that may change, with its text on both sides; null: that side has no such part. */
+/** A part of a version with its text on both sides, which is `null` if that side does not have the part. */
 type Compared = readonly [title: string, before: string | null, after: string | null];
 
 type Side = Pick<Saved, 'variants'> & {readonly sample: string | null};
 
-/** Compares one part at a time; other requests run in between. */
+/** Compares one part at a time, so that other requests can run in between. */
 export async function changesBetween(before: Side, after: Side): Promise<Html[]> {
 	const locales = new Set([...before.variants, ...after.variants].map(({locale}) => locale));
 	const parts = [...locales].flatMap((locale): Compared[] => {
-		const [old, fresh] = [before, after].map(({variants}) => variants.find(one => one.locale === locale));
-		const part = (title: string, of: (variant: TemplateVariant) => string | null): Compared => [
+		const find = ({variants}: Side) => variants.find(variant => variant.locale === locale);
+		const [oldVariant, newVariant] = [find(before), find(after)];
+		const part = (title: string, toText: (variant: TemplateVariant) => string | null): Compared => [
 			locales.size === 1 ? title : `${title}, ${localeName(locale)}`,
-			old ? of(old) : null,
-			fresh ? of(fresh) : null,
+			oldVariant ? toText(oldVariant) : null,
+			newVariant ? toText(newVariant) : null,
 		];
 		return [
 			part('Subject', ({subject}) => subject),
@@ -65,37 +69,37 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 		];
 	});
 	parts.push(['Sample', before.sample, after.sample]);
-	const changed = parts.filter(([, old, fresh]) => old !== fresh);
+	const changed = parts.filter(([, oldText, newText]) => oldText !== newText);
 	const changes: Html[] = [];
-	for (const [title, old, fresh] of changed) {
-		const compared = await inSlice(() => diffLines(old ?? '', fresh ?? ''));
-		if (compared === null) {
+	for (const [title, oldText, newText] of changed) {
+		const diff = await inSlice(() => diffLines(oldText ?? '', newText ?? ''));
+		if (diff === null) {
 			changes.push(
 				section(title, html`<p>More than ${count(maxDiffLines)} lines differ. They are not shown.</p>`),
 			);
 			continue;
 		}
-		const lines = await inSlice(() => fold(compared));
-		const shown = beginningOf(lines, maxShown / changed.length);
-		const more = shown !== lines ? html`<em>Only the beginning is shown.</em>` : null;
-		changes.push(section(title, html`<pre class="diff">${shown.map(renderLine)}${more}</pre>`));
+		const lines = await inSlice(() => fold(diff));
+		const visible = truncate(lines, maxShownLength / changed.length);
+		const note = visible !== lines ? html`<em>Only the beginning is shown.</em>` : null;
+		changes.push(section(title, html`<pre class="diff">${visible.map(renderLine)}${note}</pre>`));
 	}
 	return changes;
 }
 
-/** Characters of all parts that are shown; a line counts as a hundred at least. */
-const maxShown = 1024 * 1024;
+/** The maximum number of characters of all parts that are shown. A line counts as at least a hundred. */
+const maxShownLength = 1024 * 1024;
 const minLineLength = 100;
 
-function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] {
-	let left = room;
+function truncate(lines: readonly Folded[], maxLength: number): readonly Folded[] {
+	let remaining = maxLength;
 	for (const [index, line] of lines.entries()) {
 		const length = line.kind === 'folded' ? 0 : line.text.length;
-		if (Math.max(minLineLength, length) > left) {
-			const cut = line.kind === 'folded' ? [] : [{...line, text: line.text.slice(0, left)}];
+		if (Math.max(minLineLength, length) > remaining) {
+			const cut = line.kind === 'folded' ? [] : [{...line, text: line.text.slice(0, remaining)}];
 			return [...lines.slice(0, index), ...cut];
 		}
-		left -= Math.max(minLineLength, length);
+		remaining -= Math.max(minLineLength, length);
 	}
 	return lines;
 }
@@ -103,7 +107,7 @@ function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] 
 function renderLine(line: Folded): Html {
 	switch (line.kind) {
 		case 'folded':
-			return html`<span class="soft">… ${count(line.count)} ${line.count === 1 ? 'line is' : 'lines are'} the same</span>`;
+			return html`<span class="soft">… ${count(line.count)} unchanged ${line.count === 1 ? 'line' : 'lines'}</span>`;
 		case 'same':
 			return html`<span>  ${line.text}</span>`;
 		case 'removed':

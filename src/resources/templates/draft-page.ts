@@ -17,26 +17,26 @@ import type {TemplateVariant} from './store.ts';
 import {versionNumber} from './template-page.ts';
 import {previewVariant, storedVariant} from './versions.ts';
 
-/** What the form of an editor says: one language of the next version. */
+/** The content of the editor form: one language of the next version. */
 export type Draft = {
-	/** The version that it was made from; null: there was none. */
+	/** The version that it is based on, or `null` if the template had none. */
 	readonly begun: number | null;
 	/** As typed, empty for the default variant. */
 	readonly locale: string;
-	/** The language is not in that version. */
+	/** Whether the language is not in that version. */
 	readonly added: boolean;
 	readonly subject: string;
 	readonly kind: TemplateVariant['kind'];
 	readonly source: string;
-	/** Empty: made from the html. */
+	/** Empty if it is derived from the HTML. */
 	readonly text: string;
-	/** The name of the version's layout; empty: none. */
+	/** The name of the version's layout, or empty. */
 	readonly layout: string;
-	/** JSON of an object; empty: none. */
+	/** A JSON object, or empty. */
 	readonly sample: string;
 };
 
-/** What the editor of a template without a version begins with: enough to see how it works. */
+/** The initial draft of a template without a version, which shows how the editor works. */
 export const firstDraft: Draft = {
 	begun: null,
 	locale: '',
@@ -65,7 +65,7 @@ export const firstDraft: Draft = {
 };
 
 export function readDraft(form: URLSearchParams): Draft {
-	// Forms end lines with CRLF; sources have LF, as files have.
+	// Forms end lines with CRLF, but sources end them with LF, as files do.
 	const text = (name: string) => (form.get(name) ?? '').replaceAll('\r\n', '\n');
 	return {
 		begun: versionNumber(text('begun')),
@@ -82,13 +82,13 @@ export function readDraft(form: URLSearchParams): Draft {
 
 type ReadDraft = {
 	readonly source: VariantSource;
-	/** As the author wrote it; null: none. */
+	/** As the author wrote it, or `null`. */
 	readonly sample: string | null;
 	readonly data: Readonly<Record<string, unknown>>;
 };
 
-/** What a draft says, or all that is wrong with its form. */
-function sourceOf(draft: Draft): ReadDraft | readonly string[] {
+/** Returns the source in a draft, or all problems with its fields. */
+function readSource(draft: Draft): ReadDraft | readonly string[] {
 	const {locale: tag, added, subject, kind, source, text, layout, sample} = draft;
 	const problems: string[] = [];
 	const locale = tag === '' ? null : validLocale(tag);
@@ -96,7 +96,7 @@ function sourceOf(draft: Draft): ReadDraft | readonly string[] {
 		problems.push('Language: must be a tag such as de or pt-BR.');
 	}
 	if (source.trim() === '') {
-		problems.push('Source: is empty.');
+		problems.push('Source: must not be empty.');
 	}
 	const data = sample.trim() === '' ? {} : readSample(sample);
 	if (typeof data === 'string') {
@@ -112,7 +112,7 @@ function sourceOf(draft: Draft): ReadDraft | readonly string[] {
 	};
 }
 
-/** The object, or what is wrong with its text (a clause). */
+/** Returns the object, or the problem with its text as a clause. */
 function readSample(text: string): JsonObject | string {
 	if (text.length > maxSourceLength) {
 		return `is longer than ${maxSourceLength} characters`;
@@ -126,41 +126,41 @@ function readSample(text: string): JsonObject | string {
 }
 
 export type Checked = {
-	/** What keeps it from being saved. */
+	/** The problems that prevent saving. */
 	readonly faults: readonly string[];
-	/** What may be meant so: saved once they were seen. */
+	/** The problems that may be intentional. The draft can be saved once the user has seen them. */
 	readonly doubts: readonly string[];
-	/** Null: a fault. */
+	/** `null` if the draft cannot be saved. */
 	readonly variant: TemplateVariant | null;
 	readonly sample: string | null;
-	/** What the workspace had. */
+	/** The layouts and templates of the workspace when it was checked. */
 	readonly known: Known;
-	/** With the sample's variables; null: it cannot be rendered. */
+	/** The message with the sample's variables, or `null` if it cannot be rendered. */
 	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
 };
 
-/** Gmail shows no more of a mail's html, and hides the rest behind a link. */
+/** Gmail clips the HTML of a message at this size and hides the rest behind a link. */
 export const gmailOctets = 102 * 1024;
-const maxNamed = 10;
-/** A preview and its checks are asked for at once, and the same is saved a moment later. */
+const maxListed = 10;
+/** A preview and its checks are requested at the same time, and the same draft is often saved a moment later. */
 const maxRetained = 8;
 
-/** Compiles a draft and renders it with its sample, each in a thread of its own: templates are foreign code. */
+/** Compiles a draft and renders it with its sample, each in its own thread, because templates are untrusted code. */
 export function createChecks(reader: Knex) {
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
-	const kept = new LRUCache<string, Promise<Checked>>({max: maxRetained});
+	const cache = new LRUCache<string, Promise<Checked>>({max: maxRetained});
 
 	async function check(workspace: Workspace, draft: Draft, known: Known): Promise<Checked> {
-		const read = sourceOf(draft);
-		const none = {doubts: [], variant: null, sample: null, mail: null, known};
+		const read = readSource(draft);
+		const failed = {doubts: [], variant: null, sample: null, mail: null, known};
 		if (!('source' in read)) {
-			return {...none, faults: read};
+			return {...failed, faults: read};
 		}
 		const [compiled] = await compileTurns(workspace.id, () => compileWith(known, [read.source]));
 		if (!compiled?.ok) {
-			const faults = (compiled?.violations ?? []).map(one => placed(one, draft));
-			return {...none, faults};
+			const faults = (compiled?.violations ?? []).map(violation => describe(violation, draft));
+			return {...failed, faults};
 		}
 		const variant = storedVariant(read.source, compiled);
 		const rendered = await previewVariant({id: 'draft', sample: null}, variant, {
@@ -174,8 +174,10 @@ export function createChecks(reader: Knex) {
 		return {
 			faults: [],
 			doubts: [
-				...(missing.length > 0 ? [`Not in the sample: ${named(missing)}.`] : []),
-				...(rendered.ok ? findDoubts(rendered) : [`With this sample it fails at ${rendered.message}.`]),
+				...(missing.length > 0 ? [`Not in the sample: ${listText(missing)}.`] : []),
+				...(rendered.ok
+					? findWarnings(rendered)
+					: [`Rendering with this sample fails at ${rendered.message}.`]),
 			],
 			variant,
 			sample: read.sample,
@@ -198,60 +200,62 @@ export function createChecks(reader: Knex) {
 				]),
 			)
 			.digest('hex');
-		const checked = kept.get(key) ?? check(workspace, draft, known);
-		kept.set(key, checked);
-		const forget = () => kept.delete(key);
-		// A busy machine can make a fault of a compile that took too long: the next time it may not.
+		const checked = cache.get(key) ?? check(workspace, draft, known);
+		cache.set(key, checked);
+		const forget = () => cache.delete(key);
+		// On a busy machine a compile may time out, but succeed the next time.
 		checked.then(({mail}) => mail ?? forget(), forget);
 		return await checked;
 	};
 }
 
 const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJML', html: 'HTML', text: 'Text'};
-const maxLineLength = 100;
+const maxQuoteLength = 100;
 
-/** A fault with the line that it is in: an editor without line numbers finds it by its text. */
-function placed({field, file, message, line, column}: Violation, {subject, source, text}: Draft): string {
+const shorten = (text: string): string => (text.length > maxQuoteLength ? `${text.slice(0, maxQuoteLength)}…` : text);
+
+/** Describes a violation and quotes its line, because the editor has no line numbers. */
+function describe({field, file, message, line, column}: Violation, {subject, source, text}: Draft): string {
 	if (file !== undefined || field === 'layout') {
 		return file === undefined ? `Layout: ${message}.` : `${file}, line ${line}, column ${column}: ${message}.`;
 	}
-	const written = field === 'subject' ? subject : field === 'text' ? text : source;
-	const there = (written.split('\n')[line - 1] ?? '').trim();
-	const shown = there.length > maxLineLength ? `${there.slice(0, maxLineLength)}…` : there;
-	return `${titles[field] ?? field}, line ${line}, column ${column}: ${message}${shown === '' ? '.' : `, in: ${shown}`}`;
+	const fieldText = field === 'subject' ? subject : field === 'text' ? text : source;
+	const quoted = shorten((fieldText.split('\n')[line - 1] ?? '').trim());
+	const title = titles[field] ?? field;
+	return `${title}, line ${line}, column ${column}: ${message}${quoted === '' ? '.' : `, in: ${quoted}`}`;
 }
 
-/** What a reader of the mail would stumble over. */
-function findDoubts({subject, html}: {readonly subject: string; readonly html: string}): string[] {
+/** Returns what would look wrong to a recipient. */
+function findWarnings({subject, html}: {readonly subject: string; readonly html: string}): string[] {
 	const links = extractLinks(html).filter(link => !isUrl(link));
 	const octets = Buffer.byteLength(html);
 	return [
 		...(subject === '' ? ['The subject is empty.'] : []),
 		...(links.length > 0
-			? [`Links that are no URL: ${named(links.map(link => (link === '' ? '(empty)' : link)))}.`]
+			? [`Invalid links: ${listText(links.map(link => (link === '' ? '(empty)' : link)))}.`]
 			: []),
 		...cidWarnings(html, []).map(warning => `${warning}.`),
 		...(octets > gmailOctets
-			? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`]
+			? [`The HTML is ${kilobytes(octets)}. Gmail clips messages at ${kilobytes(gmailOctets)}.`]
 			: []),
 	];
 }
 
 const schemes = new Set(['http:', 'https:', 'mailto:', 'tel:', 'sms:']);
 
-/** Whether a mail's link can lead anywhere: a mail has no page that it would be relative to. */
+/** Whether a link works in a message, where it must be absolute. */
 function isUrl(link: string): boolean {
 	return URL.canParse(link) && schemes.has(new URL(link).protocol);
 }
 
-function named(all: readonly string[]): string {
-	const shown = all.slice(0, maxNamed).map(one => (one.length > 100 ? `${one.slice(0, 100)}…` : one));
-	return shown.join(', ') + (all.length > maxNamed ? ` and ${all.length - maxNamed} more` : '');
+function listText(items: readonly string[]): string {
+	const listed = items.slice(0, maxListed).map(shorten).join(', ');
+	return items.length > maxListed ? `${listed} and ${items.length - maxListed} more` : listed;
 }
 
 export const kilobytes = (octets: number): string => `${(octets / 1024).toFixed(octets < 10_240 ? 1 : 0)} KB`;
 
-/** Names a set of doubts, so that a form can say that they were seen. */
+/** Identifies a list of warnings, so that a form can report that the user has seen them. */
 export function doubtsSeen(doubts: readonly string[]): string {
 	return createHash('sha256').update(JSON.stringify(doubts)).digest('base64url').slice(0, 16);
 }

@@ -12,25 +12,22 @@ export type Foreseen = Omit<Saved, 'id'> & {
 	readonly variants: readonly [before: readonly TemplateVariant[], after: readonly TemplateVariant[]];
 };
 
-/**
- * Yields the effect of a change on each template, one at a time because all sources together may be too large for
- * memory.
- */
+/** Yields the effect of a change on each template, one at a time, because all sources together may exceed memory. */
 export async function* foresee(
 	reader: Knex,
 	workspaceId: string,
 	{templates, users}: Pick<Change, 'templates' | 'users'>,
 ): AsyncGenerator<Foreseen> {
 	for (const {id, name, settings, ...content} of [...templates, ...users]) {
-		const found = await findTemplate(reader, workspaceId, {name});
-		const latest = found?.latest_version ?? 0;
-		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
-		const isNext = !(newest && isContent(newest, content));
-		const before = isNext && newest ? await listVariants(reader, newest.id) : [];
-		const isOther = settings !== undefined && settingsText(found) !== settingsText(settings);
-		const variants = [before, isNext ? content.variants : []] as const;
-		const version = isNext ? latest + 1 : latest;
-		yield {id: found?.id ?? id, name, version, changed: isNext || isOther, variants};
+		const template = await findTemplate(reader, workspaceId, {name});
+		const latest = template?.latest_version ?? 0;
+		const newest = template && latest > 0 ? await findVersion(reader, template.row_id, latest) : undefined;
+		const hasNewContent = !(newest && isContent(newest, content));
+		const before = hasNewContent && newest ? await listVariants(reader, newest.id) : [];
+		const hasNewSettings = settings !== undefined && settingsText(template) !== settingsText(settings);
+		const variants = [before, hasNewContent ? content.variants : []] as const;
+		const version = hasNewContent ? latest + 1 : latest;
+		yield {id: template?.id ?? id, name, version, changed: hasNewContent || hasNewSettings, variants};
 	}
 }
 
@@ -46,7 +43,7 @@ type Slice = <Result>(work: () => Result) => Promise<Result>;
 /** Writes a diff for each template of a change, up to a total length. */
 export class Diffs {
 	readonly #slice: Slice;
-	#left = maxLength;
+	#remaining = maxLength;
 
 	constructor(slice: Slice = async work => work()) {
 		this.#slice = slice;
@@ -57,17 +54,17 @@ export class Diffs {
 	 * nothing differs, and a sentence instead of a diff if it would be too long.
 	 */
 	async write({name, version, variants: [before, after]}: Foreseen): Promise<string> {
-		const [old, fresh] = [filesOf(name, before), filesOf(name, after)];
+		const [oldFiles, newFiles] = [filesOf(name, before), filesOf(name, after)];
 		const parts: string[] = [];
 		let lines = 0;
-		for (const file of new Set([...old.keys(), ...fresh.keys()])) {
-			const [from, to] = [old.get(file), fresh.get(file)];
-			const title = [version - 1, version].map(number => `${file} (version ${number})`) as [string, string];
-			const names: [string, string] = from === undefined ? ['/dev/null', title[1]] : title;
-			const part = this.#left > 0 ? await this.#slice(() => unifiedDiff(names, from ?? '', to ?? '')) : null;
+		for (const file of new Set([...oldFiles.keys(), ...newFiles.keys()])) {
+			const [from, to] = [oldFiles.get(file), newFiles.get(file)];
+			const titles = [version - 1, version].map(number => `${file} (version ${number})`) as [string, string];
+			const names: [string, string] = from === undefined ? ['/dev/null', titles[1]] : titles;
+			const part = this.#remaining > 0 ? await this.#slice(() => unifiedDiff(names, from ?? '', to ?? '')) : null;
 			lines += part === null ? maxDiffLines + 1 : part.split('\n').length;
-			this.#left -= part?.length ?? 0;
-			if (part === null || lines > maxDiffLines || this.#left < 0) {
+			this.#remaining -= part?.length ?? 0;
+			if (part === null || lines > maxDiffLines || this.#remaining < 0) {
 				return `The diff of ${name} is not shown: it has more than ${maxDiffLines} lines, or all diffs have more than 1 MiB.\n`;
 			}
 			parts.push(part);
@@ -80,7 +77,7 @@ export class Diffs {
 const filesOf = (name: string, variants: readonly TemplateVariant[]): ReadonlyMap<string, string> =>
 	new Map(
 		variants.flatMap(({locale, kind, source, text_source: text}) => {
-			const own = path.join(name, locale === null ? 'body' : `body.${locale}`);
-			return [[`${own}.${kind}`, source] as const, ...(text === null ? [] : [[`${own}.txt`, text] as const])];
+			const base = path.join(name, locale === null ? 'body' : `body.${locale}`);
+			return [[`${base}.${kind}`, source] as const, ...(text === null ? [] : [[`${base}.txt`, text] as const])];
 		}),
 	);

@@ -13,16 +13,16 @@ import {type Change, checkLayoutRoom, describeUsers, planChange, readKnown, save
 import {findLayout, type ListedLayout, layoutKinds, listLayouts, listLayoutUsers} from './layouts-store.ts';
 import {removeLayout} from './rules.ts';
 
-const named = {kind: Type.Enum([...layoutKinds]), name: Type.String(), updated_at: time};
+const identity = {kind: Type.Enum([...layoutKinds]), name: Type.String(), updated_at: time};
 const files = Type.Record(Type.String(), Type.String({format: 'text'}));
 const example = {kind: 'partial', name: 'footer', updated_at: '2026-06-09T10:15:30+00:00'};
 const sources = {'footer.liquid': '<mj-text>{{ workspace.name }}</mj-text>'};
 const strict = {additionalProperties: false} as const;
 
-const listed = Type.Object(named, {examples: [example]});
+const listed = Type.Object(identity, {examples: [example]});
 const layoutSchema = Type.Object(
 	{
-		...named,
+		...identity,
 		files,
 		used_by: Type.Array(Type.String(), {description: 'Names of templates, and keys of layouts and partials.'}),
 	},
@@ -137,7 +137,7 @@ const saveLayoutRoute = apiRoute({
 				throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 			}
 			await checkLayoutRoom(reader, tools, workspaceId, planned.change);
-			const templates = await changedBy(reader, workspaceId, planned.change);
+			const templates = await describeChanges(reader, workspaceId, planned.change);
 			if (query.dry_run !== 'true') {
 				await change(trx => saveChange(trx, tools, workspaceId, planned.change));
 			}
@@ -160,12 +160,13 @@ const deleteLayoutRoute = operationRoute(removeLayout, {
 export const layoutRoutes: readonly Route[] = [listLayoutsRoute, getLayoutRoute, saveLayoutRoute, deleteLayoutRoute];
 
 /** Returns the templates that get a new version, each with its diff. */
-async function changedBy(reader: Knex, workspaceId: string, planned: Change) {
+async function describeChanges(reader: Knex, workspaceId: string, planned: Change) {
 	const diffs = new Diffs(inSlice);
 	const templates = [];
-	for await (const one of foresee(reader, workspaceId, planned)) {
-		if (one.changed) {
-			templates.push({id: one.id, name: one.name, version: one.version, diff: await diffs.write(one)});
+	for await (const effect of foresee(reader, workspaceId, planned)) {
+		if (effect.changed) {
+			const {id, name, version} = effect;
+			templates.push({id, name, version, diff: await diffs.write(effect)});
 		}
 	}
 	return templates;

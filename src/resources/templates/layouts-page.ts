@@ -27,16 +27,16 @@ import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
 import {removeLayout} from './rules.ts';
 
 const path = '/layouts';
-/** Templates with changes on the page before a layout is saved; of the others it has the names. */
+/** The number of templates whose changes a review shows. The others are only named. */
 const maxShown = 20;
 
 const kinds = [
-	{value: 'layout', label: 'Layout: around the body of a template'},
-	{value: 'partial', label: 'Partial: a piece that templates and layouts name'},
+	{value: 'layout', label: 'Layout: surrounds the body of a template'},
+	{value: 'partial', label: 'Partial: a snippet that templates and layouts include'},
 ];
 
-/** What a new one begins with. */
-const first = {
+/** The initial files of a layout or partial. */
+const initialFiles = {
 	layout: () => ({
 		'body.mjml': `<mjml>
   <mj-body>
@@ -49,7 +49,7 @@ const first = {
 	partial: (name: string) => ({[`${name}.liquid`]: '<mj-text>{{ workspace.name }}</mj-text>\n'}),
 } as const;
 
-/** What templates share: layouts and partials, with what a change of one does to the templates that use it. */
+/** The layouts and partials that templates share, with a review of how a change affects the templates that use them. */
 export function layoutPages(parts: DashboardParts): readonly Route[] {
 	const {reader, change} = parts;
 	const turns = createTurns();
@@ -66,33 +66,34 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 				{title: 'Changed', cell: row => time(row.updated_at, now), right: true, wide: true},
 			],
 			rows: known.layouts,
-			empty: html`<p>No layouts yet.</p><p>A layout is what your mails have around their bodies; a partial is a piece that they share. Make one here, or push a folder with <code>_layouts</code> and <code>_partials</code>.</p>`,
+			empty: html`<p>No layouts yet.</p><p>A layout surrounds the bodies of your messages; a partial is a snippet that they share. Create one here, or push a folder with <code>_layouts</code> and <code>_partials</code>.</p>`,
 		});
 		const fields = join([
 			select({name: 'kind', label: 'Kind', value: form.get('kind') ?? 'layout'}, kinds),
 			input({name: 'name', label: 'Name', value: form.get('name') ?? '', placeholder: 'main', required: true}),
 		]);
-		const actions = may('operator') ? opened('New layout', act({to: path, label: 'Write it', fields})) : nothing;
+		const actions = may('operator')
+			? opened('New layout', act({to: path, label: 'Open the editor', fields}))
+			: nothing;
 		return {kind: 'page', place: 'layouts', title: 'Layouts', problem, actions, content};
 	}
 
-	async function begin({form, ...visit}: Visit): Promise<Answer> {
+	async function create({form, ...visit}: Visit): Promise<Answer> {
 		const name = form.get('name')?.trim() ?? '';
 		const kind = form.get('kind') === 'partial' ? 'partial' : 'layout';
 		if (!layoutName.test(name)) {
 			wrong('The name must have 1 to 64 letters, digits, hyphens and underscores.');
 		}
 		const stored = await findLayout(reader, visit.workspace.id, {kind, name});
-		const files = Object.entries(stored?.files ?? first[kind](name)).map(([file, text]): [string, string] => [
-			`file:${file}`,
-			text,
-		]);
+		const files = Object.entries(stored?.files ?? initialFiles[kind](name)).map(
+			([file, text]): [string, string] => [`file:${file}`, text],
+		);
 		return await show({...visit, form: new URLSearchParams(files), params: {kind, name}});
 	}
 
-	/** The one that the path names, as it is or as the form has it. */
+	/** Shows the layout that the path names, as it is saved or as the form contains it. */
 	async function show(visit: Visit, problem: string | null = null, changes: Html | null = null): Promise<Answer> {
-		const {layout, isSaved} = await chosen(visit);
+		const {layout, isSaved} = await readLayout(visit);
 		const users = describeUsers(await readUses(reader, visit.workspace.id), layout);
 		const mayAct = visit.may('operator');
 		return {
@@ -118,22 +119,22 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	/** The layout that the path names as the form has it, else as it is saved. Throws that there is no such layout. */
-	async function chosen({workspace, params: {kind, name = ''}, form}: Visit) {
+	/** Returns the layout that the path names, as in the form or else as saved. Throws `Refused` if it is neither. */
+	async function readLayout({workspace, params: {kind, name = ''}, form}: Visit) {
 		const isKind = kind === 'layout' || kind === 'partial';
-		const found = isKind ? await findLayout(reader, workspace.id, {kind, name}) : undefined;
+		const stored = isKind ? await findLayout(reader, workspace.id, {kind, name}) : undefined;
 		const isTyped = [...form.keys()].some(field => field.startsWith('file:'));
-		if (!isKind || !(found || isTyped)) {
+		if (!isKind || !(stored || isTyped)) {
 			return notFound('layout', name);
 		}
-		const files = isTyped ? typed(form) : (found?.files ?? {});
+		const files = isTyped ? readFiles(form) : (stored?.files ?? {});
 		const layout: Layout = {kind, name, files};
-		return {isSaved: found !== undefined, layout};
+		return {isSaved: stored !== undefined, layout};
 	}
 
-	/** What saving the form would do. Throws what is wrong with it. */
-	async function planned(visit: Visit): Promise<Change> {
-		const {layout} = await chosen(visit);
+	/** Returns the change that saving the form makes. Throws if the form has problems. */
+	async function planSave(visit: Visit): Promise<Change> {
+		const {layout} = await readLayout(visit);
 		const id = visit.workspace.id;
 		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
 		return result.ok
@@ -142,47 +143,47 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function review(visit: Visit): Promise<Answer> {
-		const plan = await planned(visit);
-		const shown: Html[] = [];
+		const plan = await planSave(visit);
+		const sections: Html[] = [];
 		const rest: string[] = [];
 		for await (const {name, version, variants, changed} of foresee(reader, visit.workspace.id, plan)) {
-			if (changed && shown.length < maxShown) {
+			if (changed && sections.length < maxShown) {
 				const [before, after] = variants.map(side => ({variants: side, sample: null}));
 				const parts = before && after ? await changesBetween(before, after) : [];
-				shown.push(section(`${name}: version ${version}`, join(parts)));
+				sections.push(section(`${name}: version ${version}`, join(parts)));
 			} else if (changed) {
 				rest.push(name);
 			}
 		}
-		const versions = shown.length + rest.length;
-		const what =
+		const versions = sections.length + rest.length;
+		const effect =
 			plan.layouts.length === 0
-				? 'Nothing differs from what is saved.'
-				: `Saving this makes ${count(versions)} new ${versions === 1 ? 'version' : 'versions'} of templates.`;
-		const notice = html`<div class="notice good" role="status"><p>${what}</p></div>`;
+				? 'Nothing has changed.'
+				: `Saving this creates ${count(versions)} new template ${versions === 1 ? 'version' : 'versions'}.`;
+		const notice = html`<div class="notice good" role="status"><p>${effect}</p></div>`;
 		return await show(
 			visit,
 			null,
-			html`${notice}${shown}${rest.length > 0 ? html`<p>And of ${rest.join(', ')}.</p>` : nothing}`,
+			html`${notice}${sections}${rest.length > 0 ? html`<p>Also changed: ${rest.join(', ')}.</p>` : nothing}`,
 		);
 	}
 
 	async function save(visit: Visit): Promise<Answer> {
-		const plan = await planned(visit);
+		const plan = await planSave(visit);
 		const saved = await change(trx => saveChange(trx, visit.tools, visit.workspace.id, plan));
-		const versions = saved.map(({name, version}) => `${name} has version ${version} now`).slice(0, maxShown);
+		const versions = saved.map(({name, version}) => `${name} is now at version ${version}`).slice(0, maxShown);
 		return go(path, [`Saved ${visit.params.name}`, ...versions].join('; '));
 	}
 
-	const one = `${path}/:kind/:name`;
+	const layoutPath = `${path}/:kind/:name`;
 	const form = pageForms(show);
 	return [
 		page(path, list),
-		pageForms(list)(path, 'operator', begin),
-		page(one, show),
-		form(`${one}/review`, 'operator', review),
-		form(one, 'operator', save),
-		operationForms(parts, {path, show})(removeLayout, `${one}/delete`, ({name}) => `Removed ${name}.`),
+		pageForms(list)(path, 'operator', create),
+		page(layoutPath, show),
+		form(`${layoutPath}/review`, 'operator', review),
+		form(layoutPath, 'operator', save),
+		operationForms(parts, {path, show})(removeLayout, `${layoutPath}/delete`, ({name}) => `Removed ${name}.`),
 	];
 }
 
@@ -190,10 +191,10 @@ async function readUses(reader: Knex, workspaceId: string) {
 	return {layouts: await listLayouts(reader, workspaceId), users: await listLayoutUsers(reader, workspaceId)};
 }
 
-/** The files of the form. An empty one is left out. */
-function typed(form: URLSearchParams): Layout['files'] {
-	const written = [...form].filter(([field, text]) => field.startsWith('file:') && text.trim() !== '');
-	return Object.fromEntries(written.map(([field, text]) => [field.slice(5), text.replaceAll('\r\n', '\n')]));
+/** Returns the files in the form, without empty ones. */
+function readFiles(form: URLSearchParams): Layout['files'] {
+	const fields = [...form].filter(([field, text]) => field.startsWith('file:') && text.trim() !== '');
+	return Object.fromEntries(fields.map(([field, text]) => [field.slice(5), text.replaceAll('\r\n', '\n')]));
 }
 
 function editor(layout: Layout, isReviewed: boolean): Html {
@@ -201,13 +202,13 @@ function editor(layout: Layout, isReviewed: boolean): Html {
 	const texts = filesOf(layout).map(file =>
 		textarea({name: `file:${file}`, label: file, value: layout.files[file] ?? ''}, layout.files[file] ? 18 : 3),
 	);
-	const again = html`<div class="actions"><button formaction="${to}/review">Show what would change</button></div>`;
-	const fields = join([...texts, ...(isReviewed ? [again] : [])]);
-	const mark =
+	const reviewAgain = html`<div class="actions"><button formaction="${to}/review">Show what would change</button></div>`;
+	const fields = join([...texts, ...(isReviewed ? [reviewAgain] : [])]);
+	const hint =
 		layout.kind === 'layout'
 			? html`<p>${code('{{ content }}')} is where the body of a template goes.</p>`
 			: nothing;
-	return html`${mark}<div class="stack">${
+	return html`${hint}<div class="stack">${
 		isReviewed
 			? act({to, label: 'Save', fields})
 			: act({to: `${to}/review`, label: 'Show what would change', fields})

@@ -28,7 +28,7 @@ type Uses = {readonly uses: string | null; readonly uses_at: string | null};
 
 const ofWorkspace = (reader: Knex, workspaceId: string) => reader('layouts').where({workspace_id: workspaceId});
 
-/** Returns layouts by kind and name. `lock` prevents changes by others until the transaction ends. */
+/** Returns layouts, sorted by kind and name. `lock` prevents changes by others until the transaction ends. */
 export async function listLayouts(reader: Knex, workspaceId: string, {lock = false} = {}): Promise<ListedLayout[]> {
 	const query = reader('layouts as l')
 		.leftJoin('layout_uses as u', function () {
@@ -38,17 +38,20 @@ export async function listLayouts(reader: Knex, workspaceId: string, {lock = fal
 		.orderBy(['l.kind', 'l.name'])
 		.select('l.kind', 'l.name', 'l.updated_at', 'u.uses', 'u.uses_at');
 	const rows: Array<Omit<StoredLayout, 'files'> & Uses> = await (lock ? query.forUpdate('l') : query);
-	const listed = rows.map(async ({uses, uses_at: at, ...row}) => ({
+	const listed = rows.map(async ({uses, uses_at: computedAt, ...row}) => ({
 		...row,
 		// During an upgrade of a cluster, nodes of the previous version save layouts without storing what they use.
-		uses: uses !== null && at === row.updated_at ? JSON.parse(uses) : await readUses(reader, workspaceId, row),
+		uses:
+			uses !== null && computedAt === row.updated_at
+				? JSON.parse(uses)
+				: await readUses(reader, workspaceId, row),
 	}));
 	return await Promise.all(listed);
 }
 
 async function readUses(reader: Knex, workspaceId: string, key: LayoutKey): Promise<string[]> {
-	const found = await findLayout(reader, workspaceId, key);
-	return partialsIn(Object.values(found?.files ?? {}));
+	const layout = await findLayout(reader, workspaceId, key);
+	return partialsIn(Object.values(layout?.files ?? {}));
 }
 
 export async function findLayout(
@@ -59,7 +62,7 @@ export async function findLayout(
 	return (await readLayouts(reader, workspaceId, [{kind, name}]))[0];
 }
 
-/** Returns those of these that exist, with their sources. */
+/** Returns the layouts with these keys, with their sources. Keys that do not exist are skipped. */
 export async function readLayouts(
 	reader: Knex,
 	workspaceId: string,
@@ -99,7 +102,7 @@ export async function putLayout(
 		.merge(['uses', 'uses_at']);
 }
 
-/** Returns `false` if the workspace has no such layout or partial. */
+/** Returns `false` if the layout or partial does not exist. */
 export async function deleteLayout(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -118,7 +121,7 @@ export type LayoutUser = Pick<Template, 'id' | 'row_id' | 'name'> & {
 
 type UserRow = Omit<LayoutUser, 'uses'> & {readonly uses: string | null; readonly uses_version: number | null};
 
-/** Returns templates by name, without their sources. */
+/** Returns templates, sorted by name, without their sources. */
 export async function listLayoutUsers(reader: Knex, workspaceId: string): Promise<LayoutUser[]> {
 	const rows: UserRow[] = await reader('templates')
 		.where({workspace_id: workspaceId})
@@ -127,18 +130,16 @@ export async function listLayoutUsers(reader: Knex, workspaceId: string): Promis
 		.orderBy('name')
 		.select('public_id as id', 'id as row_id', 'name', 'latest_version as version', 'uses', 'uses_version');
 	const users: LayoutUser[] = [];
-	for (const {uses, uses_version: of, ...row} of rows) {
-		users.push({
-			...row,
-			uses: uses !== null && of === row.version ? JSON.parse(uses) : await readUsesOfVersion(reader, row),
-		});
+	for (const {uses, uses_version: usesVersion, ...row} of rows) {
+		const isCurrent = uses !== null && usesVersion === row.version;
+		users.push({...row, uses: isCurrent ? JSON.parse(uses) : await readUsesOfVersion(reader, row)});
 	}
 	return users.filter(({uses}) => uses.length > 0);
 }
 
 /** Computes the uses of a version that a node of the previous version saved. */
 async function readUsesOfVersion(reader: Knex, {row_id: rowId, version}: Omit<LayoutUser, 'uses'>): Promise<string[]> {
-	const found = await findVersion(reader, rowId, version);
-	const variants = found ? await listVariants(reader, found.id) : [];
-	return usesOfVersion(found?.layout ?? null, variants);
+	const row = await findVersion(reader, rowId, version);
+	const variants = row ? await listVariants(reader, row.id) : [];
+	return usesOfVersion(row?.layout ?? null, variants);
 }

@@ -59,7 +59,7 @@ export const nothingKnown: Known = {
 	layouts: [],
 	users: [],
 	readLayouts: async () => [],
-	readSource: user => Promise.reject(new Error(`There is no template ${user.name}.`)),
+	readSource: user => Promise.reject(new Error(`The template ${user.name} does not exist.`)),
 };
 
 /** Layouts and templates that are saved atomically. */
@@ -86,10 +86,10 @@ export async function readKnown(reader: Knex, workspaceId: string): Promise<Know
 		users: await listLayoutUsers(reader, workspaceId),
 		readLayouts: keys => readLayouts(reader, workspaceId, keys.map(layoutKey)),
 		async readSource({id, row_id: rowId, name, version}) {
-			const found = await findVersion(reader, rowId, version);
-			const {layout, sample} = found ?? {layout: null, sample: null};
-			const variants = found ? await listVariants(reader, found.id) : [];
-			return {id, name, layout, sample, variants: variants.map(one => ({...variantSource(one), layout}))};
+			const row = await findVersion(reader, rowId, version);
+			const {layout, sample} = row ?? {layout: null, sample: null};
+			const variants = row ? await listVariants(reader, row.id) : [];
+			return {id, name, layout, sample, variants: variants.map(variant => ({...variantSource(variant), layout}))};
 		},
 	};
 }
@@ -99,7 +99,7 @@ function layoutKey(key: string): Pick<Layout, 'kind' | 'name'> {
 	return {kind: kind as Layout['kind'], name};
 }
 
-const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(one => [keyOf(one), one.uses]));
+const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(layout => [keyOf(layout), layout.uses]));
 
 /** Compiles layouts and templates in a separate thread and returns the change that saves them. Writes nothing. */
 export async function planChange(
@@ -108,12 +108,13 @@ export async function planChange(
 	sources: readonly Source[] = [],
 ): Promise<Planned> {
 	const {layouts: before, users} = known;
-	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(one => [keyOf(one), one]));
-	const changed = layouts.filter(one => !isSame(one, stored.get(keyOf(one))));
-	const uses = new Map([...usesOf(before), ...layouts.map(one => [keyOf(one), partialsIn(textsOf(one))] as const)]);
-	const unfit = changed.flatMap(one => formProblem(one) ?? []);
-	if (unfit.length > 0) {
-		return {ok: false, problems: unfit};
+	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(layout => [keyOf(layout), layout]));
+	const changed = layouts.filter(layout => !isSame(layout, stored.get(keyOf(layout))));
+	const newUses = layouts.map(layout => [keyOf(layout), partialsIn(Object.values(layout.files))] as const);
+	const uses = new Map([...usesOf(before), ...newUses]);
+	const problems = changed.flatMap(layout => formProblem(layout) ?? []);
+	if (problems.length > 0) {
+		return {ok: false, problems};
 	}
 	const keys = new Set(changed.map(keyOf));
 	const affected = users.filter(
@@ -121,26 +122,26 @@ export async function planChange(
 			[...reachedFrom(user.uses, usesOf(before))].some(key => keys.has(key)) &&
 			!sources.some(source => source.name === user.name),
 	);
-	const read: Source[] = [];
+	const affectedSources: Source[] = [];
 	for (const user of affected) {
-		read.push(await known.readSource(user));
+		affectedSources.push(await known.readSource(user));
 	}
-	const compiled = await compileTemplates([...sources, ...read], changed, {uses, read: withLayouts(known, layouts)});
-	return compiled.problems.length > 0
-		? {ok: false, problems: compiled.problems}
-		: {
-				ok: true,
-				change: {
-					before,
-					layouts: changed,
-					templates: compiled.ready.slice(0, sources.length),
-					users: affected.map((user, index) => ({
-						...(compiled.ready[sources.length + index] as ReadyTemplate),
-						id: user.id,
-						after: user.version,
-					})),
-				},
-			};
+	const read = withLayouts(known, layouts);
+	const compiled = await compileTemplates([...sources, ...affectedSources], changed, {uses, read});
+	if (compiled.problems.length > 0) {
+		return {ok: false, problems: compiled.problems};
+	}
+	const change = {
+		before,
+		layouts: changed,
+		templates: compiled.ready.slice(0, sources.length),
+		users: affected.map((user, index) => ({
+			...(compiled.ready[sources.length + index] as ReadyTemplate),
+			id: user.id,
+			after: user.version,
+		})),
+	};
+	return {ok: true, change};
 }
 
 /** The partials that each layout or partial uses, and a function to read them. */
@@ -153,12 +154,10 @@ type Layouts = {
 const withLayouts =
 	({readLayouts: read}: Known, layouts: readonly Layout[]): Known['readLayouts'] =>
 	async keys => {
-		const own = layouts.filter(one => keys.includes(keyOf(one)));
-		const others = keys.filter(key => !own.some(one => keyOf(one) === key));
-		return [...own, ...(await read(others))];
+		const given = layouts.filter(layout => keys.includes(keyOf(layout)));
+		const rest = keys.filter(key => !given.some(layout => keyOf(layout) === key));
+		return [...given, ...(await read(rest))];
 	};
-
-const textsOf = ({files}: Layout): readonly string[] => Object.values(files);
 
 /** Compiles variants with the layouts and partials that they use. */
 export async function compileWith(
@@ -175,10 +174,10 @@ async function compileIn(
 	{uses, read}: Layouts,
 	timeoutMs = defaultCompileTime,
 ) {
-	const own = sources.flatMap(({layout, mjml, html, text}) =>
+	const usedDirectly = sources.flatMap(({layout, mjml, html, text}) =>
 		layoutUses(layout || null, [mjml ?? html ?? '', text ?? '']),
 	);
-	const keys = reachedFrom([...checked.map(keyOf), ...own], uses);
+	const keys = reachedFrom([...checked.map(keyOf), ...usedDirectly], uses);
 	return await compileAndCheck({sources, checked, layouts: await read([...keys])}, timeoutMs);
 }
 
@@ -189,66 +188,68 @@ const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
 function formProblem(layout: Layout): string | null {
 	const {name, files} = layout;
 	if (!layoutName.test(name)) {
-		return `${fileOf(layout, '')}: a name has 1 to 64 letters, digits, hyphens and underscores`;
+		return `${fileOf(layout, '')}: the name must have 1 to 64 letters, digits, hyphens and underscores`;
 	}
-	const [names, own] = [Object.keys(files), filesOf(layout)];
-	const odd = names.find(file => !own.includes(file));
-	if (odd !== undefined) {
-		return `${fileOf(layout, odd)}: must be ${own.join(', ')}`;
+	const [names, allowed] = [Object.keys(files), filesOf(layout)];
+	const unexpected = names.find(file => !allowed.includes(file));
+	if (unexpected !== undefined) {
+		return `${fileOf(layout, unexpected)}: must be ${allowed.join(', ')}`;
 	}
 	if (!names.some(file => !file.endsWith('.txt'))) {
-		return `${fileOf(layout, own[0] ?? '')}: is missing`;
+		return `${fileOf(layout, allowed[0] ?? '')}: is missing`;
 	}
-	const long = names.find(file => Buffer.byteLength(files[file] ?? '') > maxSourceLength);
-	return long === undefined ? null : `${fileOf(layout, long)}: is longer than ${maxSourceLength} octets`;
+	const tooLong = names.find(file => Buffer.byteLength(files[file] ?? '') > maxSourceLength);
+	return tooLong === undefined ? null : `${fileOf(layout, tooLong)}: is longer than ${maxSourceLength} octets`;
 }
 
-const placeText = (file: string, {line, column, message}: Pick<Violation, 'line' | 'column' | 'message'>): string =>
+const withPosition = (file: string, {line, column, message}: Pick<Violation, 'line' | 'column' | 'message'>): string =>
 	`${file}:${line}:${column}: ${message}`;
 
 async function compileTemplates(sources: readonly Source[], changed: readonly Layout[], layouts: Layouts) {
 	const all = sources.flatMap(({variants}) => variants);
-	const {problems: faults, results} =
+	const {problems: layoutProblems, results} =
 		all.length + changed.length === 0
 			? {problems: [], results: []}
 			: await compileIn(all, changed, layouts, defaultCompileTime + 500 * all.length);
-	const unfit = changed.flatMap((one, index) =>
-		(faults[index] ?? []).map(({file = fileOf(one, ''), ...place}) => placeText(file, place)),
+	const invalid = changed.flatMap((layout, index) =>
+		(layoutProblems[index] ?? []).map(({file = fileOf(layout, ''), ...problem}) => withPosition(file, problem)),
 	);
-	if (unfit.length > 0) {
-		return {ready: [], problems: unfit};
+	if (invalid.length > 0) {
+		return {ready: [], problems: invalid};
 	}
 	const byVariant = new Map(all.map((variant, index) => [variant, results[index]]));
 	const problems: string[] = [];
 	const ready = sources.map(({id, name, variants, settings, sample, layout}): ReadyTemplate => {
 		const stored = variants.flatMap(variant => {
 			const result = byVariant.get(variant);
-			problems.push(...(result?.ok === false ? result.violations : []).map(each => placeIn(name, variant, each)));
+			if (result?.ok === false) {
+				problems.push(...result.violations.map(violation => describe(name, variant, violation)));
+			}
 			return result?.ok ? [storedVariant(variant, result)] : [];
 		});
 		if (isTooLargeVersion(stored)) {
-			const tooLong = `has more than ${largestVersion} characters in all languages, including the compiled output`;
-			problems.push(`${name}: ${tooLong}: shorten or remove a language`);
+			const problem = `has more than ${largestVersion} characters in all languages, including compiled output`;
+			problems.push(`${name}: ${problem}: shorten or remove a language`);
 		}
 		return {id, name, variants: stored, ...(settings && {settings}), sample, layout};
 	});
 	return {ready, problems: [...new Set(problems)]};
 }
 
-/** Returns a problem of a template with its location, for people. */
-function placeIn(template: string, {locale}: VariantSource, {field, file, ...place}: Violation): string {
+/** Returns a problem of a template, with its location, as people read it. */
+function describe(template: string, {locale}: VariantSource, {field, file, ...problem}: Violation): string {
 	const settings = path.join(template, 'template.json');
 	if (file !== undefined) {
-		return `${template}: ${placeText(file, place)}`;
+		return `${template}: ${withPosition(file, problem)}`;
 	}
 	if (field === 'layout') {
-		return `${settings}: ${place.message}`;
+		return `${settings}: ${problem.message}`;
 	}
 	if (field === 'subject') {
-		return `${settings}: subject${locale ? ` of ${locale}` : ''}, column ${place.column}: ${place.message}`;
+		return `${settings}: subject${locale ? ` of ${locale}` : ''}, column ${problem.column}: ${problem.message}`;
 	}
-	const own = `body${locale ? `.${locale}` : ''}.${field === 'text' ? 'txt' : field}`;
-	return placeText(path.join(template, own), place);
+	const bodyFile = `body${locale ? `.${locale}` : ''}.${field === 'text' ? 'txt' : field}`;
+	return withPosition(path.join(template, bodyFile), problem);
 }
 
 /**
@@ -261,8 +262,8 @@ export async function checkLayoutRoom(
 	workspaceId: string,
 	{before, layouts}: Pick<Change, 'before' | 'layouts'>,
 ): Promise<void> {
-	const known = new Set(before.map(keyOf));
-	const added = layouts.filter(one => !known.has(keyOf(one))).length;
+	const existing = new Set(before.map(keyOf));
+	const added = layouts.filter(layout => !existing.has(keyOf(layout))).length;
 	if (added > 0) {
 		await checkRoom(trx, tools, workspaceId, 'layouts', added);
 	}
@@ -281,24 +282,23 @@ export async function saveChange(
 	await checkLayoutRoom(trx, tools, workspaceId, {before, layouts});
 	await keepLayouts(trx, workspaceId, before);
 	for (const layout of layouts) {
-		const last = before.find(one => keyOf(one) === keyOf(layout))?.updated_at;
+		const previous = before.find(listed => keyOf(listed) === keyOf(layout))?.updated_at;
 		// Plans compare this time, so two changes within a millisecond must get different ones.
-		const at = Math.max(tools.clock.now(), last === undefined ? 0 : Date.parse(last) + 1);
-		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(at)});
+		const now = Math.max(tools.clock.now(), previous === undefined ? 0 : Date.parse(previous) + 1);
+		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(now)});
 		await recordAct(trx, tools, {action: 'layout.saved', workspaceId, target: keyOf(layout)});
 	}
 	const saved: Saved[] = [];
 	for (const {settings, ...template} of templates) {
-		const one = await saveTemplate(trx, tools, {workspaceId, ...template});
-		const isSet = settings && (await saveSettings(trx, tools, {workspaceId, id: one.id, settings}));
-		saved.push({...one, changed: one.changed || isSet === true});
+		const result = await saveTemplate(trx, tools, {workspaceId, ...template});
+		const isSet = settings && (await saveSettings(trx, tools, {workspaceId, id: result.id, settings}));
+		saved.push({...result, changed: result.changed || isSet === true});
 	}
 	for (const {name, after, ...user} of users) {
 		const version = await addVersion(trx, tools, {workspaceId, after, ...user});
 		if (typeof version !== 'object') {
-			const wrong = `the template ${name} was changed in the meantime`;
 			throw new Refused('conflict', {
-				wrong,
+				wrong: `the template ${name} was changed in the meantime`,
 				next: 'try again',
 				api: `The template ${name} was changed in the meantime. Try again.`,
 			});
@@ -316,6 +316,6 @@ export function describeUsers(
 	const key = keyOf(layout);
 	const uses = usesOf(layouts);
 	const reaches = (keys: readonly string[]) => reachedFrom(keys, uses).has(key);
-	const within = layouts.filter(one => keyOf(one) !== key && reaches(one.uses));
-	return [...users.filter(user => reaches(user.uses)).map(({name}) => name), ...within.map(keyOf)];
+	const usingLayouts = layouts.filter(candidate => keyOf(candidate) !== key && reaches(candidate.uses));
+	return [...users.filter(user => reaches(user.uses)).map(({name}) => name), ...usingLayouts.map(keyOf)];
 }

@@ -13,13 +13,13 @@ import {isBuiltIn} from './versions.ts';
 const path = '/templates';
 const perPage = 50;
 
-/** The list of templates, and making one. */
+/** The list of templates, with a form that creates one. */
 export function templateListPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
 	async function list({query, form, workspace, now, may}: Visit, problem: string | null = null): Promise<Answer> {
-		const asked = query.get('after') ?? '';
-		const after = isId('tpl', asked) ? asked : null;
+		const cursor = query.get('after') ?? '';
+		const after = isId('tpl', cursor) ? cursor : null;
 		const {rows, last} = toPage(await pageTemplates(reader, workspace.id, {after, limit: perPage + 1}), perPage);
 		const content = html`${problem === null ? null : html`<div class="card stack">${newTemplate(form)}</div>`}${table<Template>(
 			{
@@ -41,7 +41,7 @@ export function templateListPages(parts: DashboardParts): readonly Route[] {
 					{title: 'Id', cell: row => code(row.id), cut: true, wide: true},
 				],
 				rows,
-				empty: html`<p>No templates yet.</p><p>Make one here, or push a folder of them: <code>mailctl template push templates</code></p>`,
+				empty: html`<p>No templates yet.</p><p>Create one here, or push a folder of templates: <code>mailctl template push templates</code></p>`,
 			},
 		)}${pager('/templates', query, last?.row_id ?? null)}`;
 		return {
@@ -61,9 +61,9 @@ export function templateListPages(parts: DashboardParts): readonly Route[] {
 	return [page(path, list), create(createTemplate, path, ({template}) => go(`${path}/${template.id}/edit`))];
 }
 
-/** Settings are rarely needed at once: the template's page has them. */
+/** The settings are left to the template's page, because they are rarely needed at first. */
 const createFields = listFields(createTemplate.input).filter(({name}) => name === 'name' || name === 'id');
 
 function newTemplate(typed: URLSearchParams) {
-	return act({to: path, label: 'Make it', fields: fieldInputs(createFields, {typed})});
+	return act({to: path, label: 'Create template', fields: fieldInputs(createFields, {typed})});
 }

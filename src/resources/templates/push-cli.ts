@@ -14,9 +14,9 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 	const reader = await session.reader();
 	const {readKnown, saveChange} = await import('./layouts.ts');
 	const change = await readFolder(folder, await readKnown(reader, workspaceId));
-	const layouts = change.layouts.map(one => {
-		const name = fileOf(one, one.kind === 'layout' ? '' : `${one.name}.liquid`).replace(/\/$/, '');
-		return {id: null, name, version: null, changed: true};
+	const layouts = change.layouts.map(layout => {
+		const file = fileOf(layout, layout.kind === 'layout' ? '' : `${layout.name}.liquid`);
+		return {id: null, name: file.replace(/\/$/, ''), version: null, changed: true};
 	});
 	if (dryRun) {
 		await refuseConflicts(reader, workspaceId, change.templates);
@@ -40,9 +40,9 @@ async function previewChange(reader: Knex, workspaceId: string, change: Change) 
 	const {Diffs, foresee} = await import('./layout-changes.ts');
 	const diffs = new Diffs();
 	const rows = [];
-	for await (const one of foresee(reader, workspaceId, change)) {
-		const {variants: _, ...row} = one;
-		rows.push({...row, diff: one.changed ? await diffs.write(one) : ''});
+	for await (const effect of foresee(reader, workspaceId, change)) {
+		const {variants: _, ...row} = effect;
+		rows.push({...row, diff: effect.changed ? await diffs.write(effect) : ''});
 	}
 	return rows;
 }
@@ -51,12 +51,12 @@ async function readFolder(folder: string, known: Known) {
 	const {readTemplates} = await import('./template-folder.ts');
 	const read = await readTemplates(folder, known).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
-			throw new CliError('data', `there is no folder ${folder}`, 'name a template folder or a folder of them');
+			throw new CliError('data', `folder ${folder} not found`, 'use a template folder, or a folder of them');
 		}
 		throw error;
 	});
 	if (!read.ok) {
-		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', read.problems);
+		throw new CliError('data', 'nothing was saved', 'fix the problems above and push again', read.problems);
 	}
 	const hasSharedParts = ['_layouts', '_partials'].some(name => existsSync(path.join(folder, name)));
 	if (read.change.templates.length === 0 && !hasSharedParts) {
@@ -69,18 +69,18 @@ async function readFolder(folder: string, known: Known) {
 	return read.change;
 }
 
-/** Throws bad data (65) if other templates have the same ids or names, or a topic does not exist. */
+/** Throws bad data (65) if other templates already have the ids or names, or if a topic does not exist. */
 async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly ReadyTemplate[]): Promise<void> {
 	const problems: string[] = [];
 	for (const template of templates) {
 		const conflict = await findConflict(reader, workspaceId, template);
 		const topic = template.settings?.topic;
-		const isGone = topic && !(await lookUpTopic(reader, workspaceId, topic));
-		const faults = [...(conflict === null ? [] : [conflict]), ...(isGone ? [`there is no topic ${topic}`] : [])];
-		problems.push(...faults.map(problem => `${template.name}/template.json: ${problem}`));
+		const isMissing = topic && !(await lookUpTopic(reader, workspaceId, topic));
+		const found = [...(conflict === null ? [] : [conflict]), ...(isMissing ? [`topic ${topic} not found`] : [])];
+		problems.push(...found.map(problem => `${template.name}/template.json: ${problem}`));
 	}
 	if (problems.length > 0) {
-		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', problems);
+		throw new CliError('data', 'nothing was saved', 'fix the problems above and push again', problems);
 	}
 }
 
@@ -94,7 +94,7 @@ type Row = {
 function showSaved(session: Session, saved: readonly Row[], isDryRun: boolean): void {
 	session.list<Row>(
 		{
-			none: 'nothing in the folder differs',
+			none: 'nothing to save: the folder equals what is stored',
 			json: row => row,
 			fields: [
 				{title: 'ID', cell: row => row.id, id: true},

@@ -107,7 +107,7 @@ export const rollBackTemplate = operation({
 	entry: ({id, ...detail}) => ({target: id, detail}),
 });
 
-/** Removes a template; messages sent with it keep its version. */
+/** Removes a template. Messages sent with it keep its version. */
 export const removeTemplate = operation({
 	...manages,
 	fresh: true,

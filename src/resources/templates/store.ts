@@ -67,17 +67,15 @@ export type TemplateVariant = {
 };
 
 const variantColumns = [
-	...([
-		'locale',
-		'subject',
-		'kind',
-		'source',
-		'text_source',
-		'own_source',
-		'own_text_source',
-		'html',
-		'text',
-	] as const),
+	'locale',
+	'subject',
+	'kind',
+	'source',
+	'text_source',
+	'own_source',
+	'own_text_source',
+	'html',
+	'text',
 ] as const;
 
 const templateColumns = {
@@ -153,7 +151,7 @@ export async function findTemplate(reader: Knex, workspaceId: string, key: Templ
 	return row && toTemplate(row);
 }
 
-/** Returns the names of templates by the ids that messages store, including deleted ones; of several, the newest. */
+/** Returns template names by the ids that messages store, also of deleted ones. The newest wins if several match. */
 export async function readTemplateNames(
 	reader: Knex,
 	workspaceId: string | undefined,
@@ -185,9 +183,7 @@ function templateQuery(reader: Knex, workspaceId: string, key: TemplateKey): Kne
 		.select(templateColumns);
 }
 
-/**
- * Deletes a template; messages keep their versions, and the name is free again. Returns `false` if it does not exist.
- */
+/** Deletes a template, so that its name can be used again. Messages keep its versions. `false` if it does not exist. */
 export async function deleteTemplate(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -198,7 +194,7 @@ export async function deleteTemplate(
 	return (await template.update({deleted_at: at, updated_at: at})) === 1;
 }
 
-/** A version without its sample and the columns after it, because SQLite would have to read the sample to get there. */
+/** A version without its sample and the columns after it, because SQLite would read the sample to reach those. */
 export type ListedVersion = Omit<TemplateVersion, 'sample' | 'layout'>;
 
 const listedColumns = ['id', 'template_id', 'version', 'fingerprint', 'created_at'] as const;
@@ -211,7 +207,7 @@ export async function listVersions(reader: Knex, rowId: string): Promise<ListedV
 	return await versionsOf(reader, rowId);
 }
 
-/** Returns a page of versions, newest first, those before the version `before`. */
+/** Returns a page of versions, newest first, that precede the version `before`. */
 export async function pageVersions(
 	reader: Knex,
 	rowId: string,
@@ -232,12 +228,12 @@ export function usesOfVersion(
 	layout: string | null,
 	variants: ReadonlyArray<Pick<TemplateVariant, 'own_source' | 'own_text_source'>>,
 ): string[] {
-	const own = variants.filter(({own_source: source}) => source !== null);
-	const texts = own.flatMap(one => [one.own_source ?? '', one.own_text_source ?? '']);
-	return own.length === 0 ? [] : layoutUses(layout, texts);
+	const composed = variants.filter(({own_source: source}) => source !== null);
+	const texts = composed.flatMap(variant => [variant.own_source ?? '', variant.own_text_source ?? '']);
+	return composed.length === 0 ? [] : layoutUses(layout, texts);
 }
 
-/** Compare-and-set on the number: returns `false` if another version was saved since the template was read. */
+/** Compare-and-set on the version number: returns `false` if another version was saved since the template was read. */
 export async function insertVersion(
 	trx: Knex.Transaction,
 	version: TemplateVersion,
@@ -245,7 +241,7 @@ export async function insertVersion(
 ): Promise<boolean> {
 	const template = trx('templates').where({id: version.template_id}).whereNull('deleted_at');
 	const previous = version.version - 1;
-	const moved = await (previous === 0
+	const updated = await (previous === 0
 		? template.whereNull('latest_version')
 		: template.where({latest_version: previous})
 	).update({
@@ -254,7 +250,7 @@ export async function insertVersion(
 		uses: JSON.stringify(usesOfVersion(version.layout, variants)),
 		uses_version: version.version,
 	});
-	if (moved === 0) {
+	if (updated === 0) {
 		return false;
 	}
 	await trx('template_versions').insert(version);
@@ -290,7 +286,7 @@ export async function listVariants(reader: Knex, versionId: string): Promise<Tem
 	return await reader('template_variants').where({version_id: versionId}).select(variantColumns).orderBy('position');
 }
 
-/** What a send needs of a template. */
+/** The properties of a template that a send needs. */
 export type TemplateRow = Pick<TemplateSettings, 'topic' | 'priority'> & {
 	readonly id: string;
 	/** The newest version; `null` if none was saved. */

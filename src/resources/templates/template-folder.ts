@@ -28,21 +28,21 @@ export type ReadyFolder =
 export async function readTemplates(folder: string, known = nothingKnown): Promise<ReadyFolder> {
 	const problems: string[] = [];
 	const sources: Source[] = [];
-	const {layouts, problems: unread} = await readLayouts(folder);
-	problems.push(...unread.map(({file, message}) => `${file}: ${message}`));
-	for (const each of await templateFolders(folder)) {
-		const read = await readTemplateFolder(each);
-		const name = path.basename(path.resolve(each));
-		const fault = labelProblem(name);
-		if (fault !== null) {
-			problems.push(`${name}: the folder name, which is the template name, ${fault}`);
+	const {layouts, problems: layoutProblems} = await readLayouts(folder);
+	problems.push(...layoutProblems.map(({file, message}) => `${file}: ${message}`));
+	for (const templateFolder of await findTemplateFolders(folder)) {
+		const read = await readTemplateFolder(templateFolder);
+		const name = path.basename(path.resolve(templateFolder));
+		const nameProblem = labelProblem(name);
+		if (nameProblem !== null) {
+			problems.push(`${name}: the folder name, which is the template name, ${nameProblem}`);
 		}
 		if (read.ok) {
 			const other = sources.find(({id}) => id !== null && id === read.id);
 			if (other) {
 				problems.push(`${path.join(name, 'template.json')}: its id is also that of ${other.name}`);
 			}
-			sources.push({...read, variants: read.variants.map(one => ({...one, layout: read.layout}))});
+			sources.push({...read, variants: read.variants.map(variant => ({...variant, layout: read.layout}))});
 		} else {
 			problems.push(...read.problems.map(problem => `${path.join(name, problem.file)}: ${problem.message}`));
 		}
@@ -55,7 +55,7 @@ export async function readTemplates(folder: string, known = nothingKnown): Promi
 	return {ok: false, problems: [...problems, ...(planned.ok ? [] : planned.problems)]};
 }
 
-async function templateFolders(folder: string): Promise<string[]> {
+async function findTemplateFolders(folder: string): Promise<string[]> {
 	const entries = await readdir(folder, {withFileTypes: true});
 	if (entries.some(({name}) => name === 'template.json')) {
 		return [folder];
@@ -64,7 +64,7 @@ async function templateFolders(folder: string): Promise<string[]> {
 	// Includes symbolic links, so that `readTemplateFolder` reports that they are not followed.
 	const folders = entries.filter(entry => entry.isDirectory() || entry.isSymbolicLink());
 	for (const {name} of folders.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-		const files = await readdir(path.join(folder, name)).catch(nothingIn);
+		const files = await readdir(path.join(folder, name)).catch(emptyIfNoFolder);
 		if (files.includes('template.json')) {
 			paths.push(path.join(folder, name));
 		}
@@ -73,14 +73,14 @@ async function templateFolders(folder: string): Promise<string[]> {
 }
 
 /** Returns an empty list for symbolic links that are broken or point to a file. */
-function nothingIn(error: NodeJS.ErrnoException): string[] {
+function emptyIfNoFolder(error: NodeJS.ErrnoException): string[] {
 	if (error.code === 'ENOTDIR' || error.code === 'ENOENT' || error.code === 'ELOOP') {
 		return [];
 	}
 	throw error;
 }
 
-/** What a pull does to one file of a template's folder. */
+/** The effect of a pull on one file of a template folder. */
 export type FileChange = {
 	readonly file: string;
 	readonly change: 'none' | 'written' | 'replaced' | 'removed';
@@ -105,23 +105,21 @@ export async function planPull(
 	files: ReadonlyMap<string, string>,
 	isRelevant = isTemplateFile,
 ): Promise<Plan> {
-	const there = await existing(folder, isRelevant);
+	const existing = await readExisting(folder, isRelevant);
 	const steps: Step[] = [];
 	for (const [name, text] of files) {
-		const current = there.get(name);
-		there.delete(name);
+		const current = existing.get(name);
+		existing.delete(name);
 		const change = current === undefined ? 'written' : current.text === text ? 'none' : 'replaced';
 		steps.push({file: current?.file ?? name, change, text});
 	}
-	for (const {file} of there.values()) {
+	for (const {file} of existing.values()) {
 		steps.push({file, change: 'removed', text: ''});
 	}
 	return {folder, steps: steps.sort((a, b) => (a.file < b.file ? -1 : 1))};
 }
 
-/**
- * Plans changes to the layouts and partials beside the template folders. Any found only in the folder are left alone.
- */
+/** Plans changes to the layouts and partials beside the template folders. Those found only there are left alone. */
 export async function planLayouts(folder: string, layouts: readonly Layout[]): Promise<Plan[]> {
 	const plans: Plan[] = [];
 	for (const {name, files} of layouts.filter(({kind}) => kind === 'layout')) {
@@ -150,7 +148,7 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 }
 
 /** Reads the relevant files of a folder, keyed by the names that `folderFiles` gives them. */
-async function existing(folder: string, isRelevant: (file: string) => boolean) {
+async function readExisting(folder: string, isRelevant: (file: string) => boolean) {
 	const stats = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
 			return null;
@@ -161,19 +159,19 @@ async function existing(folder: string, isRelevant: (file: string) => boolean) {
 		throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
 	}
 	const names = stats ? await readdir(folder) : [];
-	const there = new Map<string, {file: string; text: string}>();
+	const existing = new Map<string, {file: string; text: string}>();
 	for (const file of names.filter(isRelevant).sort()) {
 		const name = templateFileName(file);
 		const text = utf8Text(await readRegular(path.join(folder, file), maxSourceLength, 'refuse'));
-		// If two file names spell the same language differently, the second keeps its own, which no template uses.
-		there.set(there.has(name) ? file : name, {file, text});
+		// If two file names spell the same language differently, the second keeps its own name, which no template has.
+		existing.set(existing.has(name) ? file : name, {file, text});
 	}
 
 	// The same settings can be written in many ways, so compare them in normalized form.
-	const settings = there.get('template.json');
+	const settings = existing.get('template.json');
 	const read = settings ? await readTemplateFolder(folder) : undefined;
 	if (settings && read?.ok) {
 		settings.text = folderFiles(read).get('template.json') ?? '';
 	}
-	return there;
+	return existing;
 }

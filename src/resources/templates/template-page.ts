@@ -51,7 +51,7 @@ import {previewVariant} from './versions.ts';
 const versionsPerPage = 20;
 const maxTopics = 1000;
 
-/** One template: how it looks, its versions, and what one may do with it. */
+/** The page of a template: its preview, its versions, and its actions. */
 export function templatePages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 	const turns = createTurns();
@@ -61,9 +61,9 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		const {query, now, may} = visit;
 		const saved = await findSaved(reader, template, query.get('version'));
 		const content = saved
-			? html`${head(template, saved, visit)}${look(template, saved, query)}${await versions(template, visit)}`
+			? html`${olderVersionNotice(template, saved, visit)}${preview(template, saved, query)}${await versions(template, visit)}`
 			: emptyNote(
-					html`<p>${template.latest_version === null ? 'Nothing was saved yet.' : 'There is no such version.'}</p><p><a href="/templates/${template.id}/edit">Write it</a>, or push its folder: <code>mailctl template push</code></p>`,
+					html`<p>${template.latest_version === null ? 'No version has been saved yet.' : 'This version does not exist.'}</p><p><a href="/templates/${template.id}/edit">Write one</a>, or push its folder: <code>mailctl template push</code></p>`,
 				);
 		return {
 			kind: 'page',
@@ -73,7 +73,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			actions: may('operator') ? await actions(template, saved, visit) : nothing,
 			content: html`<div class="card">${facts([
 				['Id', copyable(template.id, 'the id')],
-				['Made', time(template.created_at, now)],
+				['Created', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
 			])}</div>${content}${may('operator') ? html`${await settings(template)}${removal(template)}` : nothing}`,
 		};
@@ -92,7 +92,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			saved && saved.version.version === latest
 				? opened('Send a test', testForm(id, saved, await listSenders(reader, visit.workspace.id), visit))
 				: nothing;
-		return html`${test}<a class="button main" href="/templates/${id}/edit${parseLanguage(visit.query)}">Edit</a>`;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${languageQuery(visit.query)}">Edit</a>`;
 	}
 
 	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
@@ -141,7 +141,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		return section('Versions', html`${listed}${pager(`/templates/${id}`, query, older, 'before')}`);
 	}
 
-	/** A saved version as a mail, for a frame. */
+	/** Returns a saved version as a message, for a frame. */
 	async function frame(visit: Visit): Promise<Answer> {
 		const {query, workspace} = visit;
 		const template = await chosenTemplate(reader, visit);
@@ -155,7 +155,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			render: job => turns(workspace.id, () => renderInWorker(job)),
 		});
 		if (!rendered.ok) {
-			return textContent(`The template fails at ${rendered.message}. Edit it, or its sample.`);
+			return textContent(`The template fails at ${rendered.message}. Edit the template or its sample.`);
 		}
 		return query.get('part') === 'text'
 			? textContent(rendered.text)
@@ -168,7 +168,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		page(path, show),
 		page(`${path}/frame`, frame),
 		form(updateTemplate, `${path}/update`, ({id}) =>
-			go(`/templates/${id}`, 'Saved. Mail that is accepted from now on has it.'),
+			go(`/templates/${id}`, 'Saved. The settings apply to new messages.'),
 		),
 		form(rollBackTemplate, `${path}/rollback`, ({id, version, restored}) =>
 			go(`/templates/${id}`, `Saved version ${version}, equal to version ${restored}. New messages use it.`),
@@ -176,7 +176,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		form(
 			removeTemplate,
 			`${path}/delete`,
-			({name}) => go('/templates', `${name} is deleted. Mail accepted with it still goes out.`),
+			({name}) => go('/templates', `Deleted ${name}. Messages already accepted are still sent.`),
 			{
 				async before(visit) {
 					const {name} = await chosenTemplate(reader, visit);
@@ -188,13 +188,13 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 	];
 }
 
-function parseLanguage(query: URLSearchParams): string {
+function languageQuery(query: URLSearchParams): string {
 	const locale = query.get('locale');
 	return locale === null ? '' : `?locale=${encodeURIComponent(locale)}`;
 }
 
-/** Which version is shown; an older one says what to do with it. */
-function head({id, latest_version: latest}: Template, {version: {version}}: Saved, {may}: Visit): Html {
+/** Warns that the shown version is not the newest, and offers to restore it. */
+function olderVersionNotice({id, latest_version: latest}: Template, {version: {version}}: Saved, {may}: Visit): Html {
 	if (version === latest) {
 		return nothing;
 	}
@@ -208,51 +208,53 @@ function rollBackTo(id: string, version: number): Html {
 	return act({to: `/templates/${id}/rollback`, label: `Roll back to ${version}`, fields, look: 'quiet'});
 }
 
-const ways = [
+const views = [
 	{value: '', label: 'Desktop'},
 	{value: 'phone', label: 'Phone'},
 	{value: 'text', label: 'Text'},
 	{value: 'source', label: 'Source'},
 ];
 
-/** The mail as the version's sample makes it, or its source. */
-function look({id}: Template, {version, variants}: Saved, query: URLSearchParams): Html {
+/** Shows the message rendered with the version's sample, or its source. */
+function preview({id}: Template, {version, variants}: Saved, query: URLSearchParams): Html {
 	const variant = chosenVariant(variants, query.get('locale'));
 	if (!variant) {
 		return nothing;
 	}
 	const path = `/templates/${id}`;
-	const way = query.get('show') ?? '';
-	const languages = variants.map(one =>
-		chip(toHref(path, query, {locale: one.locale ?? ''}), localeName(one.locale), one === variant),
+	const view = query.get('show') ?? '';
+	const languages = variants.map(entry =>
+		chip(toHref(path, query, {locale: entry.locale ?? ''}), localeName(entry.locale), entry === variant),
 	);
 	const images = query.get('images') === '1';
-	const shows = ways.map(({value, label}) => chip(toHref(path, query, {show: value || null}), label, value === way));
-	if (way === '' || way === 'phone') {
+	const chips = views.map(({value, label}) =>
+		chip(toHref(path, query, {show: value || null}), label, value === view),
+	);
+	if (view === '' || view === 'phone') {
 		const href = toHref(path, query, {images: images ? null : '1'});
-		shows.push(chip(href, images ? 'Hide remote images' : 'Show remote images'));
+		chips.push(chip(href, images ? 'Hide remote images' : 'Show remote images'));
 	}
-	const asked = new URLSearchParams({version: String(version.version), locale: variant.locale ?? ''});
-	if (way === 'text') {
-		asked.set('part', 'text');
+	const frameQuery = new URLSearchParams({version: String(version.version), locale: variant.locale ?? ''});
+	if (view === 'text') {
+		frameQuery.set('part', 'text');
 	}
 	if (images) {
-		asked.set('images', '1');
+		frameQuery.set('images', '1');
 	}
-	const shown =
-		way === 'source'
+	const content =
+		view === 'source'
 			? source(variant, version)
 			: mailFrame({
-					path: `${path}/frame?${asked}`,
+					path: `${path}/frame?${frameQuery}`,
 					title: `Version ${version.version}, ${localeName(variant.locale)}, with the sample's variables`,
-					phone: way === 'phone',
+					phone: view === 'phone',
 				});
 	return section(
 		`Version ${version.version}`,
 		html`${languages.length > 1 ? chipRow('Language', languages) : nothing}${facts([
 			['Subject', name(variant.subject)],
 			['Layout', version.layout && html`<a href="/layouts/layout/${version.layout}">${version.layout}</a>`],
-		])}${chipRow('Show', shows)}${shown}`,
+		])}${chipRow('Show', chips)}${content}`,
 	);
 }
 
@@ -267,14 +269,14 @@ function removal({id, name}: Template): Html {
 		'Delete',
 		opened(
 			'Delete this template',
-			html`<p>Mail accepted with it still goes out. Its name is free again.</p>${act({to: `/templates/${id}/delete`, label: 'Delete it', look: 'danger', typed: name})}`,
+			html`<p>Messages already accepted are still sent. Its name can be used again.</p>${act({to: `/templates/${id}/delete`, label: 'Delete it', look: 'danger', typed: name})}`,
 		),
 	);
 }
 
 const testFields = listFields(testSend);
 
-/** Sends the newest version with its sample to one address: a message like any other, with every check of a send. */
+/** Sends the newest version with its sample to one address, as an ordinary message with every check of a send. */
 function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
 	async function show(visit: Visit, problem: string): Promise<Answer> {
 		const template = await chosenTemplate(reader, visit);
@@ -311,40 +313,40 @@ function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
 	return pageForms(show)('/templates/:id/test', 'operator', send);
 }
 
-/** The form; without a sender that may send, what to do first. */
+/** Returns the form, or what to do first if no sender can be used. */
 function testForm(
 	id: string,
 	{variants}: Saved,
 	senders: readonly Sender[],
 	{query, form}: Pick<Visit, 'query' | 'form'>,
 ): Html {
-	const able = senders.filter(
+	const usable = senders.filter(
 		({verified_at: verified, disabled_at: disabled}) => verified !== null && disabled === null,
 	);
-	const [first] = able;
-	if (!first) {
-		return html`<p>There is no verified sender yet. <a href="/domains">Add a domain and a sender</a> first.</p>`;
+	const [defaultSender] = usable;
+	if (!defaultSender) {
+		return html`<p>No sender is verified yet. <a href="/domains">Add a domain and a sender</a> first.</p>`;
 	}
 	const fields = fieldInputs(
 		testFields.filter(({name}) => name !== 'locale' || variants.length > 1),
 		{
-			values: {from: first.address, locale: query.get('locale') ?? variants[0]?.locale},
+			values: {from: defaultSender.address, locale: query.get('locale') ?? variants[0]?.locale},
 			typed: form,
 			choices: {
-				from: able.map(({address}) => address),
+				from: usable.map(({address}) => address),
 				locale: variants.flatMap(({locale}) => locale ?? []),
 			},
 			isCompact: true,
 		},
 	);
-	const note = html`<small>The newest version with its sample variables. It counts as a message.</small>`;
+	const note = html`<small>Sends the newest version with its sample variables. The test counts as a message.</small>`;
 	return html`<div class="stack">${act({to: `/templates/${id}/test`, label: 'Send it', fields: html`${fields}${note}`})}</div>`;
 }
 
-/** Throws that there is no such template, or version of it. */
-export const noTemplate = (): never => notFound('template', '', {page: 'There is no such template in this workspace.'});
+/** Throws `Refused` because the template, or a version of it, does not exist. */
+export const noTemplate = (): never => notFound('template', '', {page: 'Template not found in this workspace.'});
 
-/** The one that a path names. */
+/** Returns the template that the path names. Throws `Refused` if it does not exist. */
 export async function chosenTemplate(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Template> {
 	return (isTemplateId(id) && (await findTemplate(reader, workspace.id, {id}))) || noTemplate();
 }
@@ -352,23 +354,23 @@ export async function chosenTemplate(reader: Knex, {workspace, params: {id = ''}
 /** A saved version with its variants. */
 export type Saved = {readonly version: TemplateVersion; readonly variants: readonly TemplateVariant[]};
 
-/** `text`: a version's number; empty or null: the newest. Undefined: the template has no such version. */
+/** Returns the version whose number is `text`, or the newest one if `text` is empty or `null`. */
 export async function findSaved(reader: Knex, template: Template, text: string | null): Promise<Saved | undefined> {
 	const number = text ? versionNumber(text) : template.latest_version;
 	const version = number === null ? undefined : await findVersion(reader, template.row_id, number);
 	return version && {version, variants: await listVariants(reader, version.id)};
 }
 
-/** The same for pages that need one. */
+/** Like `findSaved`, but throws `Refused` if the version does not exist. */
 export const chosenVersion = async (reader: Knex, template: Template, text: string | null): Promise<Saved> =>
 	(await findSaved(reader, template, text)) ?? noTemplate();
 
 export const versionNumber = (text: string): number | null => (/^[1-9]\d{0,8}$/.test(text) ? Number(text) : null);
 
-/** How a variant is named: by its language, in queries the empty text for the default one. */
+/** Returns the name of a variant for people. In queries, the default variant has an empty name. */
 export const localeName = (locale: string | null): string => locale ?? 'default';
 
-/** The variant that a query names; without a name the first. */
+/** Returns the variant that a query names, or the first one. */
 export function chosenVariant(
 	variants: readonly TemplateVariant[],
 	locale: string | null,

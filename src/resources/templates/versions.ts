@@ -94,7 +94,7 @@ export async function createTemplateRow(
 	return id !== null && (await findTemplate(trx, workspaceId, {id})) ? 'id' : 'name';
 }
 
-/** The result of saving one template. */
+/** The result of saving a template. */
 export type Saved = {
 	readonly id: string;
 	readonly name: string;
@@ -170,17 +170,17 @@ export const largestVersion = 8 * 1024 * 1024;
 
 export function isTooLargeVersion(variants: Content['variants']): boolean {
 	const lengthOf = ({source, text_source, html, text}: TemplateVariant) =>
-		[source, text_source, html, text].reduce((sum, one) => sum + (one?.length ?? 0), 0);
+		[source, text_source, html, text].reduce((sum, part) => sum + (part?.length ?? 0), 0);
 	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > largestVersion;
 }
 
 /** Whether a version has exactly this content. */
 export function isContent({fingerprint, sample, layout}: TemplateVersion, content: Content): boolean {
-	const isSame = fingerprint === toFingerprint(content.variants) && sample === content.sample;
-	return isSame && layout === (content.layout ?? null);
+	const hasSameSources = fingerprint === toFingerprint(content.variants) && sample === content.sample;
+	return hasSameSources && layout === (content.layout ?? null);
 }
 
-/** Returns why a template cannot be saved with this id and name because of another one, as a clause, or `null`. */
+/** Returns which other template prevents saving one with this id and name, as a clause, or `null`. */
 export async function findConflict(reader: Knex, workspaceId: string, {id, name}: Named): Promise<string | null> {
 	if (id === null) {
 		return null;
@@ -202,12 +202,12 @@ export async function saveTemplate(
 	tools: ActTools,
 	{
 		workspaceId,
-		id: givenId = null,
+		id: requestedId = null,
 		name,
 		...content
 	}: Content & {readonly workspaceId: string; readonly id?: string | null; readonly name: string},
 ): Promise<Saved> {
-	const template = await lockOrCreate(trx, tools, workspaceId, {id: givenId, name});
+	const template = await lockOrCreate(trx, tools, workspaceId, {id: requestedId, name});
 	const {id, row_id: rowId, latest_version: latest} = template;
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
 	if (newest && isContent(newest, content)) {
@@ -325,9 +325,10 @@ export async function keepLayouts(
 	workspaceId: string,
 	layouts: readonly ListedLayout[],
 ): Promise<void> {
-	const now = await listLayouts(trx, workspaceId, {lock: true});
-	const versionsOf = (all: readonly ListedLayout[]) => JSON.stringify(all.map(one => [keyOf(one), one.updated_at]));
-	if (versionsOf(now) !== versionsOf(layouts)) {
+	const current = await listLayouts(trx, workspaceId, {lock: true});
+	const versionsOf = (listed: readonly ListedLayout[]) =>
+		JSON.stringify(listed.map(layout => [keyOf(layout), layout.updated_at]));
+	if (versionsOf(current) !== versionsOf(layouts)) {
 		throw new Refused('conflict', {
 			wrong: 'a layout or partial was changed in the meantime',
 			next: 'try again',
@@ -346,36 +347,36 @@ export function toFingerprint(variants: readonly TemplateVariant[]): string {
 	return createHash('sha256').update(JSON.stringify(sources)).digest('hex');
 }
 
-/** The template of messages submitted by SMTP, because every message must have one. Its content is never sent. */
-const name = 'submission';
+/** The template of messages submitted by SMTP, since every message must have a template. Its content is never sent. */
+const submissionName = 'submission';
 const submissionId = 'tpl_submission';
 
-/** Whether the template is created by the program. Lists mark it, and `template pull` skips it. */
+/** Whether mailctl itself created the template. Lists mark it, and `template pull` skips it. */
 export function isBuiltIn(template: {readonly id: string}): boolean {
 	return template.id === submissionId;
 }
 
-const html = '<p>Mail submitted by SMTP is sent unchanged. This template is a placeholder.</p>';
-const variant: TemplateVariant = {
+const placeholderHtml = '<p>Mail submitted by SMTP is sent unchanged. This template is a placeholder.</p>';
+const placeholder: TemplateVariant = {
 	locale: null,
 	subject: 'Submitted by SMTP',
 	kind: 'html',
-	source: html,
+	source: placeholderHtml,
 	text_source: null,
 	own_source: null,
 	own_text_source: null,
-	html,
+	html: placeholderHtml,
 	text: null,
 };
 
 /**
- * Returns the id of the submission template, or `undefined` if it has not been created. A template of that name that
- * the workspace created itself is used too.
+ * Returns the id of the submission template, or `undefined` if it does not exist. A template that the workspace created
+ * under that name is used too.
  */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
 	const template =
 		(await findTemplate(reader, workspaceId, {id: submissionId})) ??
-		(await findTemplate(reader, workspaceId, {name}));
+		(await findTemplate(reader, workspaceId, {name: submissionName}));
 	return template && template.latest_version !== null ? template.id : undefined;
 }
 
@@ -389,12 +390,12 @@ export async function makeSubmissionTemplate(
 		return existing;
 	}
 	const isTaken = (await findTemplate(trx, workspaceId, {id: submissionId})) !== undefined;
-	const content = {variants: [variant], sample: null};
-	return (await saveTemplate(trx, tools, {workspaceId, id: isTaken ? null : submissionId, name, ...content})).id;
+	const named = {id: isTaken ? null : submissionId, name: submissionName};
+	return (await saveTemplate(trx, tools, {workspaceId, ...named, variants: [placeholder], sample: null})).id;
 }
 
 /** The input of a preview. `null` stands for the value of the workspace or version. */
-type Terms = {
+type PreviewOptions = {
 	readonly workspace: Pick<Workspace, 'name' | 'locale' | 'timezone'>;
 	/** The variables as JSON; `null` for the version's sample. */
 	readonly data: string | null;
@@ -404,7 +405,7 @@ type Terms = {
 	readonly render: (job: RenderJob) => Promise<RenderResult>;
 };
 
-export type PreviewInput = Terms & {
+export type PreviewInput = PreviewOptions & {
 	readonly template: Template;
 	/** `null` for the newest version. */
 	readonly version: number | null;
@@ -413,34 +414,34 @@ export type PreviewInput = Terms & {
 /** Renders a version with sample data. Returns `undefined` if the version does not exist. */
 export async function previewTemplate(
 	reader: Knex,
-	{template, version, ...terms}: PreviewInput,
+	{template, version, ...options}: PreviewInput,
 ): Promise<RenderResult | undefined> {
-	const {workspace, locale} = terms;
+	const {workspace, locale} = options;
 	const number = version ?? template.latest_version;
-	const found = number === null ? undefined : await findVersion(reader, template.row_id, number);
-	const variants = found ? await listVariants(reader, found.id) : [];
+	const row = number === null ? undefined : await findVersion(reader, template.row_id, number);
+	const variants = row ? await listVariants(reader, row.id) : [];
 	const variant = chooseVariant(variants, locale ?? workspace.locale ?? 'en', workspace.locale);
-	return found && variant && (await previewVariant(found, variant, terms));
+	return row && variant && (await previewVariant(row, variant, options));
 }
 
 /** Renders one variant with sample data. */
 export async function previewVariant(
 	{id, sample}: Pick<TemplateVersion, 'id' | 'sample'>,
-	{subject, html, text, locale: written}: Pick<TemplateVariant, 'subject' | 'html' | 'text' | 'locale'>,
-	{workspace, data, locale, timezone, render}: Terms,
+	{subject, html, text, locale: variantLocale}: Pick<TemplateVariant, 'subject' | 'html' | 'text' | 'locale'>,
+	{workspace, data, locale, timezone, render}: PreviewOptions,
 ): Promise<RenderResult> {
-	const place = locale ?? workspace.locale ?? 'en';
+	const recipientLocale = locale ?? workspace.locale ?? 'en';
 	return await render({
 		variant: {id, subject, html, text},
 		input: {
 			data: data ?? sample ?? '{}',
-			locale: place,
+			locale: recipientLocale,
 			timezone: timezone ?? workspace.timezone ?? 'UTC',
 			recipient: {email: 'recipient@example.com'},
 			unsubscribe_url: 'https://example.com/unsubscribe',
 			preferences_url: 'https://example.com/preferences',
 			workspace: {name: workspace.name},
-			message: {id: 'msg_00000000000000000000000000', locale: mailLocale(written, place)},
+			message: {id: 'msg_00000000000000000000000000', locale: mailLocale(variantLocale, recipientLocale)},
 		},
 	});
 }

@@ -36,7 +36,7 @@ export function userCommands(user: CliCommand): void {
 	user.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
-			const {id} = await userOf(session, text);
+			const {id} = await requireUser(session, text);
 			showLink(session, await session.performIn(null, linkUser, {id}));
 		});
 
@@ -44,14 +44,14 @@ export function userCommands(user: CliCommand): void {
 		.sample('mailctl user remove ann@example.com --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
-			const {id, email} = await userOf(session, text);
+			const {id, email} = await requireUser(session, text);
 			await session.confirm(`Remove the user ${email}?`, yes);
 			await session.performIn(null, removeUser, {id});
 			session.show({id, email, removed: true}, () => [`removed ${email}`]);
 		});
 }
 
-async function userOf(session: Session, text: string): Promise<User> {
+async function requireUser(session: Session, text: string): Promise<User> {
 	return (await findUserByEmail(await session.reader(), emailKey(text))) ?? notFound('user', text);
 }
 
@@ -62,20 +62,20 @@ function showLink(session: Session, {user: {id, email, role}, token}: Linked): v
 	session.show({id, email, role, link}, () =>
 		link === null
 			? [
-					`${email} is ${role}. There is no link because the dashboard is off (MAILCTL_DASHBOARD, MAILCTL_ADMIN_LISTEN).`,
+					`${email} is ${role}. No link is available because the dashboard is off (MAILCTL_DASHBOARD, MAILCTL_ADMIN_LISTEN).`,
 				]
 			: [
 					`This link signs ${email} (${role}) in once, within an hour:`,
 					'',
 					session.terminal.bold(link),
 					'',
-					...(daemon === null ? ['Start the daemon first.'] : tunnelTo(new URL(link))),
+					...(daemon === null ? ['Start the daemon first.'] : tunnelHint(new URL(link))),
 				],
 	);
 }
 
-/** Returns how a browser on another machine reaches a loopback listener. */
-function tunnelTo({hostname, port}: URL): string[] {
+/** Explains how a browser on another machine can reach a loopback listener. */
+function tunnelHint({hostname, port}: URL): string[] {
 	return isLoopback(hostname.replace(/^\[|\]$/g, ''))
 		? [`From another machine, run this first: ssh -L ${port}:${hostname}:${port} HOST`]
 		: [];
@@ -98,13 +98,13 @@ const users: Noun<ListedUser> = {
 		{title: 'EMAIL', cell: row => row.email, cut: true},
 		{title: 'ROLE', cell: row => row.role},
 		{title: 'WORKSPACE', cell: row => row.workspace ?? 'all', cut: true},
-		{title: 'SIGN-IN', cell: logInOf},
+		{title: 'SIGN-IN', cell: signInMethods},
 		{title: 'LAST SIGN-IN', cell: row => shortTime(row.last_login_at).slice(0, 16)},
 	],
 };
 
-/** Returns the ways in which a user can sign in. */
-function logInOf({password_hash, totp, passkeys}: ListedUser): string {
+/** Returns the methods by which a user can sign in. */
+function signInMethods({password_hash, totp, passkeys}: ListedUser): string {
 	const methods = [
 		passkeys > 0 && 'passkey',
 		password_hash !== null && (totp === null ? 'password' : 'password + code'),

@@ -10,8 +10,8 @@ const maxRetained = 10_000;
 type Window = {readonly since: number; n: number};
 
 /**
- * A sign-in attempt. If `account` is `null`, only the network counts. `isCode` if it is the one-time code that follows
- * a correct password.
+ * A sign-in attempt. If `account` is `null`, only the network counts. `isCode` marks a one-time code, which follows a
+ * correct password.
  */
 export type Attempt = {readonly address: string; readonly account: string | null; readonly isCode?: true};
 
@@ -32,27 +32,26 @@ function createLimit(max: number): Limit {
  */
 export class FailedLogIns {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #ofNetwork = createLimit(30);
-	readonly #ofPair = createLimit(10);
-	readonly #ofAccount = createLimit(100);
-	readonly #ofCodes = createLimit(10);
+	readonly #networks = createLimit(30);
+	readonly #pairs = createLimit(10);
+	readonly #accounts = createLimit(100);
+	readonly #codes = createLimit(10);
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;
 	}
 
-	/**
-	 * Counts an attempt as failed until it succeeds. Returns the seconds to wait after too many failures, or `null`.
-	 */
+	/** Counts an attempt as failed until it succeeds. Returns seconds to wait after too many failures, or `null`. */
 	begin(attempt: Attempt): number | null {
 		const now = this.#clock.monotonic();
 		const counters = this.#countersOf(attempt).map(counter => {
-			const known = counter.windows.get(counter.key);
-			return {...counter, window: known && now - known.since < windowMs ? known : {since: now, n: 0}};
+			const previous = counter.windows.get(counter.key);
+			const isOpen = previous && now - previous.since < windowMs;
+			return {...counter, window: isOpen ? previous : {since: now, n: 0}};
 		});
-		const full = counters.filter(({max, window}) => window.n >= max);
-		if (full.length > 0) {
-			return Math.ceil(Math.max(...full.map(({window}) => window.since + windowMs - now)) / 1000);
+		const exceeded = counters.filter(({max, window}) => window.n >= max);
+		if (exceeded.length > 0) {
+			return Math.ceil(Math.max(...exceeded.map(({window}) => window.since + windowMs - now)) / 1000);
 		}
 		for (const {windows, key, window} of counters) {
 			window.n++;
@@ -61,7 +60,7 @@ export class FailedLogIns {
 		return null;
 	}
 
-	/** Reports that an attempt passed to `begin` has not failed. */
+	/** Undoes the count of an attempt that was passed to `begin` and did not fail. */
 	succeeded(attempt: Attempt): void {
 		for (const {windows, key} of this.#countersOf(attempt)) {
 			const window = windows.get(key);
@@ -72,14 +71,14 @@ export class FailedLogIns {
 	}
 
 	#countersOf({address, account: name, isCode}: Attempt): ReadonlyArray<Limit & {readonly key: string}> {
-		const network = {...this.#ofNetwork, key: clientNetwork(address)};
+		const network = {...this.#networks, key: clientNetwork(address)};
 		if (name === null) {
 			return [network];
 		}
 		// Hashed, because a substring of a form would keep the whole form (up to a megabyte) in memory.
 		const account = createHash('sha256').update(name).digest('base64');
 		return isCode
-			? [network, {...this.#ofCodes, key: account}]
-			: [network, {...this.#ofPair, key: `${network.key} ${account}`}, {...this.#ofAccount, key: account}];
+			? [network, {...this.#codes, key: account}]
+			: [network, {...this.#pairs, key: `${network.key} ${account}`}, {...this.#accounts, key: account}];
 	}
 }

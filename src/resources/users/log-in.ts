@@ -69,7 +69,7 @@ export async function removeTotp({writer}: Writing, tools: ActTools, user: User)
 }
 
 /** Consumes a one-time code of a user. Returns `false` if it is wrong or was used before. */
-async function takeCode(
+async function consumeCode(
 	{writer}: Writing,
 	vault: Vault,
 	user: User,
@@ -114,10 +114,10 @@ export type PasswordLogIns = ReturnType<typeof createLogIn>;
  * that users cannot be enumerated.
  */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
-	const waiting = new Pending<{readonly id: string}>(vault, clock, 'one-time code');
+	const awaitingCode = new Pending<{readonly id: string}>(vault, clock, 'one-time code');
 
 	/** Runs `work` unless there were too many failures. The attempt counts as failed unless `work` succeeds. */
-	async function counted(attempt: Attempt, work: () => Promise<LogIn>): Promise<LogIn> {
+	async function limited(attempt: Attempt, work: () => Promise<LogIn>): Promise<LogIn> {
 		const seconds = attempts.begin(attempt);
 		if (seconds !== null) {
 			return {ok: false, reason: 'limited', seconds};
@@ -132,18 +132,18 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	return {
 		async logIn({email, password, address}: PasswordLogIn): Promise<LogIn> {
 			const account = emailKey(email);
-			return await counted({address, account}, async () => {
+			return await limited({address, account}, async () => {
 				const user = await findUserByEmail(store.reader, account);
-				const isRight = await isPassword(password, user?.password_hash ?? null);
-				if (isRight === null) {
+				const isCorrect = await isPassword(password, user?.password_hash ?? null);
+				if (isCorrect === null) {
 					return busy;
 				}
-				if (!isRight || !user) {
+				if (!isCorrect || !user) {
 					return wrong;
 				}
 				return user.totp === null
 					? {ok: true, user}
-					: {ok: false, reason: 'code_needed', pending: waiting.seal({id: user.id})};
+					: {ok: false, reason: 'code_needed', pending: awaitingCode.seal({id: user.id})};
 			});
 		},
 		async enterCode({
@@ -155,16 +155,19 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 			readonly code: string;
 			readonly address: string;
 		}): Promise<LogIn> {
-			const begun = waiting.open(pending);
-			const user = begun && (await findUser(store.reader, begun.id));
-			return await counted({address, account: user?.email ?? null, isCode: true}, async () => {
-				const isRight = user && (await takeCode(store, vault, user, {code, now: clock.now()}));
-				return isRight ? {ok: true, user} : user ? {ok: false, reason: 'code_wrong', pending} : wrong;
+			const login = awaitingCode.open(pending);
+			const user = login && (await findUser(store.reader, login.id));
+			return await limited({address, account: user?.email ?? null, isCode: true}, async () => {
+				if (!user) {
+					return wrong;
+				}
+				const isCorrect = await consumeCode(store, vault, user, {code, now: clock.now()});
+				return isCorrect ? {ok: true, user} : {ok: false, reason: 'code_wrong', pending};
 			});
 		},
 		/** Consumes the link of a token. A guessed token counts as a wrong password of its network. */
 		async openLink({token, address}: {readonly token: string; readonly address: string}): Promise<LogIn> {
-			return await counted({address, account: null}, async () => {
+			return await limited({address, account: null}, async () => {
 				const user = await store.writer.transaction(trx => useLink(trx, {clock}, token));
 				return user ? {ok: true, user} : wrong;
 			});
@@ -189,11 +192,11 @@ export function passwordProblem(password: string, email: string): string | null 
 
 type Cost = {readonly N: number; readonly r: number; readonly p: number};
 
-/** One of the settings that OWASP lists as equally strong: the one that needs 32 MiB. */
+/** Of the settings that OWASP lists as equally strong, the one that needs 32 MiB. */
 const cost: Cost = {N: 2 ** 15, r: 8, p: 3};
 const saltBytes = 16;
 const hashBytes = 32;
-const form = /^scrypt:(\d+):(\d+):(\d+):([\w-]+):([\w-]+)$/;
+const hashFormat = /^scrypt:(\d+):(\d+):(\d+):([\w-]+):([\w-]+)$/;
 
 /** Returns `scrypt:N:r:p:salt:hash`, the last two in base64url, or `null` if too many passwords are waiting. */
 export async function hashPassword(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string | null> {
@@ -209,34 +212,34 @@ export async function hashPassword(password: string, salt: Buffer = randomBytes(
  * many passwords are waiting.
  */
 export async function isPassword(password: string, hash: string | null): Promise<boolean | null> {
-	const [, N, r, p, salt = '', expected = ''] = form.exec(hash ?? '') ?? [];
-	const own = expected === '' ? cost : {N: Number(N), r: Number(r), p: Number(p)};
-	const derivedKey = await derive(password, Buffer.from(salt, 'base64url'), own);
+	const [, N, r, p, salt = '', expected = ''] = hashFormat.exec(hash ?? '') ?? [];
+	const hashCost = expected === '' ? cost : {N: Number(N), r: Number(r), p: Number(p)};
+	const derivedKey = await derive(password, Buffer.from(salt, 'base64url'), hashCost);
 	const stored = Buffer.from(expected, 'base64url');
 	return derivedKey && stored.length === derivedKey.length && timingSafeEqual(stored, derivedKey);
 }
 
 /** A derivation takes a third of a second, so this bounds the time that a request waits. */
 const maxWaiting = 10;
-let waiting = 0;
-let last: Promise<unknown> = Promise.resolve();
+let waitingCount = 0;
+let previous: Promise<unknown> = Promise.resolve();
 
 // Derivations run one at a time, because each occupies a thread of the pool that SQLite uses too, and much memory.
 async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer | null> {
-	if (waiting >= maxWaiting) {
+	if (waitingCount >= maxWaiting) {
 		return null;
 	}
-	waiting++;
-	const derivedKey = last.then(() => computeScrypt(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
-	last = derivedKey.catch(() => undefined).then(() => waiting--);
+	waitingCount++;
+	const derivedKey = previous.then(() => computeScrypt(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
+	previous = derivedKey.catch(() => undefined).then(() => waitingCount--);
 	return await derivedKey;
 }
 
 /** A character has at most two code units. One more is retained, so that a longer text never equals one that fits. */
 const maxCodeUnits = maxCharacters * 2 + 1;
 
-// Normalized, because keyboards compose the same letters differently. The text is cut first, because normalizing a
-// megabyte of combining marks would take minutes.
+// Normalized, because keyboards compose the same letters differently. The text is truncated first, because
+// normalizing a megabyte of combining marks would take minutes.
 function computeScrypt(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
 	const composed = password
 		.slice(0, maxCodeUnits)

@@ -35,9 +35,9 @@ type OidcLogIn =
 	| {readonly ok: true; readonly user: User; readonly purpose: OidcPurpose}
 	| {readonly ok: false; readonly problem: string};
 
-type Begun = OidcPurpose & {readonly verifier: string; readonly nonce: string};
+type Login = OidcPurpose & {readonly verifier: string; readonly nonce: string};
 
-const seconds = 10;
+const timeoutSeconds = 10;
 /** The maximum age of the login at the provider if re-authentication is required. */
 const freshSeconds = 300;
 
@@ -51,7 +51,7 @@ export class Oidc {
 	/** The name of the provider for people. */
 	readonly name: string;
 	readonly #options: OidcOptions;
-	readonly #pending: Pending<Begun>;
+	readonly #pending: Pending<Login>;
 	#discovered: Promise<Configuration> | undefined;
 
 	constructor(options: OidcOptions) {
@@ -83,25 +83,21 @@ export class Oidc {
 	/** Completes a login. `query` is the query string of the redirect; for `browser`, see `OidcPurpose`. */
 	async finish(query: URLSearchParams, browser: string): Promise<OidcLogIn> {
 		const state = query.get('state') ?? '';
-		const begun = this.#pending.take(state);
-		if (!begun || begun.browser !== browser) {
+		const login = this.#pending.take(state);
+		if (!login || login.browser !== browser) {
 			return {ok: false, problem: 'Signing in took too long or was started in another browser. Start again.'};
 		}
-		const callbackUrl = new URL(begun.returnTo);
+		const callbackUrl = new URL(login.returnTo);
 		callbackUrl.search = query.toString();
 		try {
-			const email = await this.#findEmail(await this.#configuration(), callbackUrl, begun, state);
-			const user =
-				email === null ? undefined : await findUserByEmail(this.#options.store.reader, emailKey(email));
+			const email = await this.#findEmail(await this.#configuration(), callbackUrl, login, state);
+			if (email === null) {
+				return {ok: false, problem: 'The provider did not return a verified email address.'};
+			}
+			const user = await findUserByEmail(this.#options.store.reader, emailKey(email));
 			return user
-				? {ok: true, user, purpose: begun}
-				: {
-						ok: false,
-						problem:
-							email === null
-								? 'The provider did not return a verified email address.'
-								: `There is no user ${email}. Ask an administrator to add one.`,
-					};
+				? {ok: true, user, purpose: login}
+				: {ok: false, problem: `The user ${email} does not exist. Ask an administrator to add it.`};
 		} catch (error) {
 			return {ok: false, problem: `Signing in at the provider failed: ${(error as Error).message}.`};
 		}
@@ -121,16 +117,16 @@ export class Oidc {
 		const {discovery, allowInsecureRequests, ClientSecretBasic, None, customFetch} = await library();
 		const server = new URL(issuer);
 		const options = {
-			timeout: seconds,
+			timeout: timeoutSeconds,
 			execute: server.protocol === 'http:' ? [allowInsecureRequests] : [],
 			...(ca !== null && {[customFetch]: fetchWith(ca)}),
 		};
-		const proof = clientSecret === null ? None() : ClientSecretBasic(clientSecret);
-		return await discovery(server, clientId, undefined, proof, options);
+		const clientAuth = clientSecret === null ? None() : ClientSecretBasic(clientSecret);
+		return await discovery(server, clientId, undefined, clientAuth, options);
 	}
 
 	/** Returns the user's address if the provider has verified it, or `null`. */
-	async #findEmail(config: Configuration, callbackUrl: URL, {verifier, nonce, sessionId}: Begun, state: string) {
+	async #findEmail(config: Configuration, callbackUrl: URL, {verifier, nonce, sessionId}: Login, state: string) {
 		const {authorizationCodeGrant, fetchUserInfo} = await library();
 		const tokens = await authorizationCodeGrant(config, callbackUrl, {
 			pkceCodeVerifier: verifier,

@@ -56,14 +56,14 @@ const library = async () => await import('@simplewebauthn/server');
  */
 export class Passkeys {
 	readonly #options: PasskeyOptions;
-	readonly #registering: Pending<PendingChallenge>;
-	readonly #loggingIn: Pending<PendingChallenge>;
+	readonly #registrations: Pending<PendingChallenge>;
+	readonly #logins: Pending<PendingChallenge>;
 
 	constructor(options: PasskeyOptions) {
 		const {vault, clock} = options;
 		this.#options = options;
-		this.#registering = new Pending(vault, clock, 'registration of a passkey');
-		this.#loggingIn = new Pending(vault, clock, 'log-in by passkey');
+		this.#registrations = new Pending(vault, clock, 'registration of a passkey');
+		this.#logins = new Pending(vault, clock, 'log-in by passkey');
 	}
 
 	async createRegistrationRequest(
@@ -81,7 +81,7 @@ export class Passkeys {
 			),
 			authenticatorSelection: {residentKey: 'required', userVerification: 'required'},
 		});
-		return {options, pending: this.#registering.seal({challenge: options.challenge, userId: user.id})};
+		return {options, pending: this.#registrations.seal({challenge: options.challenge, userId: user.id})};
 	}
 
 	/**
@@ -99,14 +99,14 @@ export class Passkeys {
 		}: {readonly pending: string; readonly answer: unknown; readonly site: DashboardOrigin; readonly name: string},
 	): Promise<Passkey | undefined> {
 		const {store, clock, newId} = this.#options;
-		const begun = this.#registering.take(pending);
-		if (begun?.userId !== user.id) {
+		const request = this.#registrations.take(pending);
+		if (request?.userId !== user.id) {
 			return undefined;
 		}
 		const {verifyRegistrationResponse} = await library();
 		const result = await verifyRegistrationResponse({
 			response: answer as RegistrationResponseJSON,
-			expectedChallenge: begun.challenge,
+			expectedChallenge: request.challenge,
 			expectedOrigin: site.origin,
 			expectedRPID: site.host,
 		}).catch(() => null);
@@ -134,7 +134,7 @@ export class Passkeys {
 		});
 	}
 
-	/** With a `userId`, only this user's passkeys are accepted. With `null`, the browser offers all it has. */
+	/** Accepts only the passkeys of the user. With `null`, the browser offers all that it has. */
 	async createLoginRequest(
 		site: DashboardOrigin,
 		userId: string | null,
@@ -146,7 +146,7 @@ export class Passkeys {
 			userVerification: 'required',
 			allowCredentials: passkeys.map(({credential_id: id}) => ({id})),
 		});
-		return {options, pending: this.#loggingIn.seal({challenge: options.challenge, userId})};
+		return {options, pending: this.#logins.seal({challenge: options.challenge, userId})};
 	}
 
 	async logIn({
@@ -178,17 +178,17 @@ export class Passkeys {
 
 	/** Returns the passkey that signed the challenge, or `undefined` if it is unknown or the signature is invalid. */
 	async #verify(pending: string, answer: unknown, site: DashboardOrigin): Promise<Passkey | undefined> {
-		const begun = this.#loggingIn.take(pending);
+		const request = this.#logins.take(pending);
 		const response = answer as AuthenticationResponseJSON;
 		const passkey =
 			typeof response?.id === 'string' ? await findPasskey(this.#options.store.reader, response.id) : undefined;
-		if (!begun || !passkey || (begun.userId !== null && begun.userId !== passkey.user_id)) {
+		if (!request || !passkey || (request.userId !== null && request.userId !== passkey.user_id)) {
 			return undefined;
 		}
 		const {verifyAuthenticationResponse} = await library();
 		const result = await verifyAuthenticationResponse({
 			response,
-			expectedChallenge: begun.challenge,
+			expectedChallenge: request.challenge,
 			expectedOrigin: site.origin,
 			expectedRPID: site.host,
 			credential: {

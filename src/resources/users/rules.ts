@@ -52,8 +52,8 @@ const manages = {
 } as const;
 
 /**
- * Adds a user with a login link and no password yet. The workspace of the context limits an operator, and applies to
- * the users that they add; without one, they may choose. `src/resources/users` manages the users of the dashboard:
+ * Adds a user with a login link and no password yet. If the operator is limited to the workspace of the context, so
+ * are the users that they add; otherwise they may choose. `src/resources/users` manages the users of the dashboard:
  * links, passwords, one-time codes, passkeys, OpenID Connect and sessions. It relies on `src/store` for its data and on
  * the store's vault for secrets. It never stores a password or token in plain text.
  */
@@ -82,7 +82,7 @@ export const addUser = operation({
 			throw new Refused('conflict', {
 				wrong: `a user ${email} already exists`,
 				next: `for a new link run mailctl user link ${email}`,
-				page: `There is a user ${email} already.`,
+				page: `A user with the address ${email} already exists.`,
 			});
 		}
 		return {user, token};
@@ -135,7 +135,7 @@ type UserContext = OperationContext<string | null>;
 
 /**
  * Returns a user that the operator may change: one of their workspace, and not themselves, so that they cannot lock
- * themselves out. Throws `Refused` if there is no such user.
+ * themselves out. Throws `Refused` for all others.
  */
 export async function findOther(
 	reader: Knex,
@@ -143,10 +143,10 @@ export async function findOther(
 	id: string,
 ): Promise<User> {
 	const user = await findUser(reader, id);
-	const isWithin = workspaceId === null || user?.workspace_id === workspaceId;
-	return user && isWithin && tools.operator.actor !== toActor(user)
+	const isManaged = workspaceId === null || user?.workspace_id === workspaceId;
+	return user && isManaged && tools.operator.actor !== toActor(user)
 		? user
-		: notFound('user', id, {page: 'There is no such user that you could change.'});
+		: notFound('user', id, {page: 'This user does not exist, or you cannot change it.'});
 }
 
 async function updateOther(context: UserContext, id: string, changes: Parameters<typeof updateUser>[2]): Promise<User> {
@@ -154,7 +154,7 @@ async function updateOther(context: UserContext, id: string, changes: Parameters
 	return (await updateUser(context.trx, id, changes)) ?? notFound('user', id);
 }
 
-/** Returns the workspace that a user gets, or `null` for all. An admin of one workspace gives others that one. */
+/** Returns the workspace that a user gets, or `null` for all. Admins of one workspace can only grant that one. */
 async function findGrantedWorkspace({trx, workspaceId}: UserContext, requested: string): Promise<string | null> {
 	if (workspaceId !== null || requested === everyWorkspace) {
 		return workspaceId;
@@ -194,17 +194,17 @@ const toEntry = ({id, email, workspace_id}: AuditedUser, detail: Readonly<Record
 	detail: {email, ...detail},
 });
 
-/** Creates a one-time login link, and what the store has of it. */
+/** Creates a one-time login link, and the columns that store it. */
 function createLink({random, clock}: Pick<ActTools, 'random' | 'clock'>) {
 	const token = createToken(random);
 	return {token, link_hash: tokenHash(token), link_expires_at: storeTime(clock.now() + linkMs)};
 }
 
-const bytes = 32;
+const tokenBytes = 32;
 
 /** Creates the secret of a link or cookie: 43 characters of base64url. */
 export function createToken(random: (size: number) => Buffer): string {
-	return random(bytes).toString('base64url');
+	return random(tokenBytes).toString('base64url');
 }
 
 /** Returns the stored form of a token: its SHA-256 in hexadecimal. 256 random bits do not need a slow hash. */

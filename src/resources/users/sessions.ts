@@ -20,9 +20,9 @@ import {
 	updateUserSession,
 } from './store.ts';
 
-const idleMs = 12 * hourMs;
-const wholeMs = 7 * 24 * hourMs;
-const noteMs = 60_000;
+const maxIdleMs = 12 * hourMs;
+const maxSessionMs = 7 * 24 * hourMs;
+const seenIntervalMs = 60_000;
 
 /** The user who requests a page. */
 export type SignedIn = {
@@ -44,9 +44,9 @@ export type SignedIn = {
 export type Proof = 'link' | 'password' | 'passkey' | 'oidc';
 type Client = {readonly address: string; readonly agent: string};
 
-/** Returns the limits of a valid session: started within the last 7 days, and used within the last 12 hours. */
+/** Returns the limits of a valid session, which started within the last 7 days and was used in the last 12 hours. */
 export function sessionLimits(now: number): SessionLimits {
-	return {begun: storeTime(now - wholeMs), seen: storeTime(now - idleMs)};
+	return {begun: storeTime(now - maxSessionMs), seen: storeTime(now - maxIdleMs)};
 }
 
 type SessionsOptions = Omit<ActTools, 'operator'> & {readonly store: Pick<Store, 'reader' | 'writer'>};
@@ -67,7 +67,7 @@ export class Sessions {
 		if (!row) {
 			return null;
 		}
-		if (now - Date.parse(row.seen_at) >= noteMs) {
+		if (now - Date.parse(row.seen_at) >= seenIntervalMs) {
 			// A failed write is ignored, so that the dashboard can be viewed while the disk is full.
 			const touch = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
 			await store.writer.transaction(touch).catch(() => undefined);
@@ -141,7 +141,7 @@ export class Sessions {
 	}
 }
 
-const holdsMs = 5 * 60_000;
+const maxPendingMs = 5 * 60_000;
 const maxRetained = 10_000;
 
 /** State that a client carries from one step of a login to the next. The client can neither read nor change it. */
@@ -159,18 +159,18 @@ export class Pending<Content> {
 	}
 
 	seal(content: Content): string {
-		return this.#vault.seal(this.#owner, JSON.stringify({content, until: this.#clock.now() + holdsMs}));
+		return this.#vault.seal(this.#owner, JSON.stringify({content, until: this.#clock.now() + maxPendingMs}));
 	}
 
 	/** Returns `undefined` if the state is invalid or older than five minutes. */
 	open(sealed: string): Content | undefined {
-		return this.#opened(sealed)?.content;
+		return this.#unseal(sealed)?.content;
 	}
 
 	/** Like `open`, but succeeds only once (in this process). */
 	take(sealed: string): Content | undefined {
-		const opened = this.#opened(sealed);
-		// Compared by the content, because the same bytes have several base64 spellings.
+		const opened = this.#unseal(sealed);
+		// Compares the opened text, because the same bytes have several base64 spellings.
 		if (opened === undefined || this.#used.has(opened.text)) {
 			return undefined;
 		}
@@ -178,7 +178,7 @@ export class Pending<Content> {
 		return opened.content;
 	}
 
-	#opened(sealed: string): {readonly text: string; readonly content: Content} | undefined {
+	#unseal(sealed: string): {readonly text: string; readonly content: Content} | undefined {
 		try {
 			const text = this.#vault.open(this.#owner, sealed);
 			const {content, until} = JSON.parse(text) as {content: Content; until: number};

@@ -16,12 +16,12 @@ export type User = {
 	readonly link_hash: string | null;
 	readonly link_expires_at: string | null;
 	readonly created_at: string;
-	/** `null` if an admin of one workspace added the user: that admin may name any address. */
+	/** `null` if an admin of one workspace added the user, because that admin can enter any address. */
 	readonly vouched_at: string | null;
 	readonly last_login_at: string | null;
 };
 
-/** Returns `false` if there already is a user with this address. */
+/** Returns `false` if a user with this address already exists. */
 export async function insertUser(trx: Knex.Transaction, user: User): Promise<boolean> {
 	return (await trx('users').insert(user).onConflict('email').ignore().returning('id')).length === 1;
 }
@@ -30,7 +30,7 @@ export async function findUser(reader: Knex, id: string): Promise<User | undefin
 	return await reader('users').where({id}).first();
 }
 
-/** `email` in comparison form. */
+/** Finds a user by their address in comparison form. */
 export async function findUserByEmail(reader: Knex, email: string): Promise<User | undefined> {
 	return await reader('users').where({email}).first();
 }
@@ -54,19 +54,19 @@ export async function listUsers(reader: Knex, workspaceId?: string): Promise<Lis
 
 type UserChanges = Partial<Omit<User, 'id' | 'email' | 'created_at'>>;
 
-/** Returns `undefined` if there is no such user. */
+/** Returns `undefined` if the user does not exist. */
 export async function updateUser(trx: Knex.Transaction, id: string, changes: UserChanges): Promise<User | undefined> {
 	const [row] = await trx('users').where({id}).update(changes).returning('*');
 	return row;
 }
 
-/** Removes a user with their sessions and passkeys. Returns `undefined` if there is no such user. */
+/** Removes a user with their sessions and passkeys. Returns `undefined` if the user does not exist. */
 export async function deleteUser(trx: Knex.Transaction, id: string): Promise<User | undefined> {
 	const user = await findUser(trx, id);
 	return user && (await trx('users').where({id}).delete()) === 1 ? user : undefined;
 }
 
-/** Compare-and-set: uses up a link that has not expired at `now`. Returns `undefined` if there is no such link. */
+/** Compare-and-set: consumes a link that has not expired at `now`. Returns `undefined` if there is none. */
 export async function takeLink(trx: Knex.Transaction, hash: string, now: string): Promise<User | undefined> {
 	const [row] = await trx('users')
 		.where({link_hash: hash})
@@ -84,7 +84,7 @@ export async function takeTotpStep(trx: Knex.Transaction, id: string, step: numb
 	return (await user.update({totp_step: step})) === 1;
 }
 
-/** Removes expired links; returns how many. */
+/** Removes expired links and returns their number. */
 export async function purgeLinks(trx: Knex.Transaction, now: string): Promise<number> {
 	return await trx('users').where('link_expires_at', '<=', now).update({link_hash: null, link_expires_at: null});
 }
@@ -116,7 +116,7 @@ type OwnedSession = UserSession & {
 /** Sessions that began and were last seen after these times, in the store's form. */
 export type SessionLimits = {readonly begun: string; readonly seen: string};
 
-function livingSessions(reader: Knex, {begun, seen}: SessionLimits): Knex.QueryBuilder {
+function activeSessions(reader: Knex, {begun, seen}: SessionLimits): Knex.QueryBuilder {
 	return reader('user_sessions as s').where('s.created_at', '>', begun).where('s.seen_at', '>', seen);
 }
 
@@ -124,13 +124,13 @@ export async function insertUserSession(trx: Knex.Transaction, session: UserSess
 	await trx('user_sessions').insert(session);
 }
 
-/** Returns `undefined` if there is no such session, or it has expired. */
+/** Returns `undefined` if the session does not exist or has expired. */
 export async function findUserSession(
 	reader: Knex,
 	tokenHash: string,
 	limits: SessionLimits,
 ): Promise<OwnedSession | undefined> {
-	return await livingSessions(reader, limits)
+	return await activeSessions(reader, limits)
 		.join('users as u', 'u.id', 's.user_id')
 		.where('s.token_hash', tokenHash)
 		.first('s.*', 'u.email', 'u.role', {of_workspace: 'u.workspace_id'});
@@ -138,10 +138,10 @@ export async function findUserSession(
 
 /** Returns a user's sessions, newest first. */
 export async function listUserSessions(reader: Knex, userId: string, limits: SessionLimits): Promise<UserSession[]> {
-	return await livingSessions(reader, limits).where('s.user_id', userId).orderBy('s.id', 'desc').select('s.*');
+	return await activeSessions(reader, limits).where('s.user_id', userId).orderBy('s.id', 'desc').select('s.*');
 }
 
-/** Returns `false` if there is no such session. */
+/** Returns `false` if the session does not exist. */
 export async function updateUserSession(
 	trx: Knex.Transaction,
 	id: string,
@@ -150,7 +150,7 @@ export async function updateUserSession(
 	return (await trx('user_sessions').where({id}).update(changes)) === 1;
 }
 
-/** Ends one session of a user, or all but one; returns how many. */
+/** Ends one session of a user, or all but one. Returns how many ended. */
 export async function deleteUserSessions(
 	trx: Knex.Transaction,
 	userId: string,
@@ -165,21 +165,21 @@ export async function deleteUserSessions(
 	return await sessions.delete();
 }
 
-/** Removes at most `limit` expired sessions; returns how many. */
+/** Removes at most `limit` expired sessions and returns their number. */
 export async function purgeUserSessions(
 	trx: Knex.Transaction,
 	{begun, seen}: SessionLimits,
 	limit: number,
 ): Promise<number> {
-	const ended = trx('user_sessions').where('created_at', '<=', begun).orWhere('seen_at', '<=', seen);
-	return await trx('user_sessions').whereIn('id', ended.limit(limit).select('id')).delete();
+	const expired = trx('user_sessions').where('created_at', '<=', begun).orWhere('seen_at', '<=', seen);
+	return await trx('user_sessions').whereIn('id', expired.limit(limit).select('id')).delete();
 }
 
 /** A row of `passkeys`. */
 export type Passkey = {
 	readonly id: string;
 	readonly user_id: string;
-	/** The authenticator's name for it, base64url. */
+	/** The id that the authenticator gave it, base64url. */
 	readonly credential_id: string;
 	/** In COSE format (RFC 9052 §7). */
 	readonly public_key: Uint8Array;
@@ -214,7 +214,7 @@ export async function usePasskey(
 	return (await trx('passkeys').where({id, counter: before}).update({counter, used_at})) === 1;
 }
 
-/** Returns `undefined` if the user has no such passkey. */
+/** Returns `undefined` if the user does not have the passkey. */
 export async function deletePasskey(trx: Knex.Transaction, userId: string, id: string): Promise<Passkey | undefined> {
 	const passkey: Passkey | undefined = await trx('passkeys').where({user_id: userId, id}).first();
 	return passkey && (await trx('passkeys').where({id}).delete()) === 1 ? passkey : undefined;

@@ -37,8 +37,8 @@ export function stepOfCode(secret: string, code: string, now: number): number | 
 	const token = code.replace(/[\s-]/g, '');
 	const counter = totpStep(now);
 	// Check the form first, because otpauth throws if a text of six characters has more than six octets.
-	const apart = /^\d{6}$/.test(token)
+	const offset = /^\d{6}$/.test(token)
 		? HOTP.validate({token, secret: Secret.fromBase32(secret), counter, window: 1})
 		: null;
-	return apart === null ? null : counter + apart;
+	return offset === null ? null : counter + offset;
 }

@@ -6,19 +6,19 @@ import {changeWorkspace, createWorkspace, type WorkspaceInput} from './rules.ts'
 import type {Settings} from './settings.ts';
 import type {Workspace} from './store.ts';
 
-/** What a file declares of a workspace itself. Absent settings remain unchanged. */
+/** What a file declares about a workspace itself. Absent settings remain unchanged. */
 type Declared = {readonly name: string; readonly settings?: Partial<Settings>};
 
 /** The defaults of the settings of a new workspace. All others default to `null`. */
 export const settingDefaults = {track_opens: false, track_clicks: false};
 
-/** Returns the settings with each part of the branding as a field of its own. */
+/** Returns the settings with each part of the branding as a separate field. */
 export function flatSettings({branding, ...settings}: Partial<Settings>): object {
 	const brandingFields = Object.entries(branding ?? {}).map(([name, value]) => [`branding.${name}`, value]);
 	return {...settings, ...Object.fromEntries(brandingFields)};
 }
 
-/** Returns what is wrong with the settings of a file. `topics` are the codes of the topics that there will be. */
+/** Returns the problems with the settings in a file. `topics` are the codes of the topics after the changes. */
 export function settingProblems(
 	{settings: {route, default_topic: topic} = {}}: Declared,
 	before: Partial<Settings> | undefined,
@@ -57,11 +57,11 @@ export function withKnownRoute<Given extends Declared>(
 export async function applySettings(
 	{write, tools, vault}: ApplyParts,
 	name: string,
-	{route, ...plain}: Partial<Settings>,
+	{route, ...settings}: Partial<Settings>,
 	id?: string,
 ): Promise<ChangeResult> {
 	const input: Partial<WorkspaceInput> = {
-		...plain,
+		...settings,
 		...(route !== undefined && {route: route === null ? null : {text: route, vault}}),
 	};
 	return await write(trx =>

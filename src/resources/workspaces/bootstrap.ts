@@ -29,7 +29,7 @@ import {hasWorkspace} from './store.ts';
 /** The contents of a new store, including the keys, which can be shown only now. */
 export type Bootstrapped = {
 	readonly workspaceId: string;
-	/** `null` if mail is really delivered, because the operator then needs a sender of their own domain. */
+	/** `null` unless mail is captured, because real delivery needs a sender at the operator's own domain. */
 	readonly sender: string | null;
 	readonly templateId: string;
 	readonly liveKey: string;
@@ -38,17 +38,14 @@ export type Bootstrapped = {
 	readonly logInToken: string | null;
 };
 
-/** The first user. Whoever starts the program has all permissions, and adds the other users. */
+/** The first user. Whoever starts mailctl has all permissions, and can add the other users. */
 export const firstUser = 'admin@localhost';
 
 type FirstStartOptions = {
 	/** Whether mail is captured, so that a sender of a reserved domain is sufficient. */
 	readonly isCapturing: boolean;
 	readonly hasDashboard: boolean;
-	/**
-	 * Whether no other process can be bootstrapping the same store, because the caller holds the lock of SQLite's data
-	 * folder.
-	 */
+	/** Whether the caller holds the lock of SQLite's data folder, so that no other process can bootstrap the store. */
 	readonly isAlone: boolean;
 	/** Whether the file for the first keys exists, so that an interrupted start has already written them. */
 	readonly hasKeysFile: boolean;
@@ -110,14 +107,14 @@ async function resumeBootstrap(
 	vault: Vault,
 	{hasDashboard, isAlone, hasKeysFile}: FirstStartOptions,
 ): Promise<Bootstrapped | null> {
-	const broken = await findFirstStart(store.reader);
+	const interrupted = await findFirstStart(store.reader);
 	const now = tools.clock.now();
-	if (!broken || (!isAlone && now - Date.parse(broken.begun_at) < maxStartMs)) {
+	if (!interrupted || (!isAlone && now - Date.parse(interrupted.begun_at) < maxStartMs)) {
 		return null;
 	}
-	const workspaceId = broken.workspace_id;
+	const workspaceId = interrupted.workspace_id;
 	return await store.writer.transaction(async trx => {
-		if (!(await resumeFirstStart(trx, broken, storeTime(now)))) {
+		if (!(await resumeFirstStart(trx, interrupted, storeTime(now)))) {
 			return null;
 		}
 		const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
@@ -147,20 +144,20 @@ async function createFirstAccess(
 	{workspaceId, hasDashboard}: {readonly workspaceId: string; readonly hasDashboard: boolean},
 ): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
 	const context = {face: 'cli', mode: 'live', tools, vault: async () => vault, trx} as const;
-	const create = async (mode: Mode) =>
+	const createKeyFor = async (mode: Mode) =>
 		(await performIn(createKey, {...context, workspaceId}, {name: firstKeyName, mode})).key;
-	const link = async () => {
+	const createLink = async () => {
 		const user = await findUserByEmail(trx, firstUser);
-		const everywhere = {...context, workspaceId: null};
-		const first = {email: firstUser, role: 'admin', workspace: everyWorkspace} as const;
+		const userContext = {...context, workspaceId: null};
+		const newUser = {email: firstUser, role: 'admin', workspace: everyWorkspace} as const;
 		return user
-			? await performIn(linkUser, everywhere, {id: user.id})
-			: await performIn(addUser, everywhere, first);
+			? await performIn(linkUser, userContext, {id: user.id})
+			: await performIn(addUser, userContext, newUser);
 	};
 	return {
-		liveKey: await create('live'),
-		testKey: await create('test'),
-		logInToken: hasDashboard ? (await link()).token : null,
+		liveKey: await createKeyFor('live'),
+		testKey: await createKeyFor('test'),
+		logInToken: hasDashboard ? (await createLink()).token : null,
 	};
 }
 
@@ -169,7 +166,7 @@ export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
 	readonly link: string | null;
 	/** The base URL of the API, without a trailing slash. */
 	readonly url: string;
-	/** The command that runs the CLI from here, see `commandName`. */
+	/** The command that runs the CLI from the current folder (see `commandName`). */
 	readonly command: string;
 	/** Whether this is written to a file instead of a terminal. */
 	readonly isFile: boolean;
@@ -182,7 +179,7 @@ export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
 export function welcome(input: WelcomeInput): string[] {
 	const {sender, liveKey, testKey, command, isFile, link} = input;
 	return [
-		...(link === null ? [] : logIn(link, command)),
+		...(link === null ? [] : signInLines(link, command)),
 		...(sender === null
 			? ['A new store was created with a workspace (default), a template (sample)', 'and two API keys:']
 			: [
@@ -199,11 +196,11 @@ export function welcome(input: WelcomeInput): string[] {
 		'',
 		`  ${command} key create --name app`,
 		'',
-		...(sender === null ? ownDomain(command) : firstMail({...input, sender})),
+		...(sender === null ? ownDomainLines(command) : firstMessageLines({...input, sender})),
 	];
 }
 
-function logIn(link: string, command: string): string[] {
+function signInLines(link: string, command: string): string[] {
 	return [
 		'Open the dashboard with this link. It signs you in once, within an hour, as',
 		`${firstUser}:`,
@@ -217,7 +214,8 @@ function logIn(link: string, command: string): string[] {
 	];
 }
 
-function firstMail({sender, templateId, liveKey, url, command}: WelcomeInput & {readonly sender: string}): string[] {
+function firstMessageLines(input: WelcomeInput & {readonly sender: string}): string[] {
+	const {sender, templateId, liveKey, url, command} = input;
 	return [
 		'To send a first message, paste this command:',
 		'',
@@ -243,7 +241,7 @@ function firstMail({sender, templateId, liveKey, url, command}: WelcomeInput & {
 	];
 }
 
-function ownDomain(command: string): string[] {
+function ownDomainLines(command: string): string[] {
 	return [
 		'To send mail, you need a sender at your own domain. Publish the DNS records',
 		'that the first command prints, then run the others:',

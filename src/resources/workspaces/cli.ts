@@ -34,11 +34,11 @@ const createFields = settingFields.filter(({name}) => name !== 'default_topic');
 const updateFields = settingFields.map(field => ({...field, isRequired: false}));
 const shownFields = listFields(settingsSchema);
 
-const givenRoute = unlessDefault(route);
+const parseRoute = unlessDefault(route);
 const parsers = {
-	// A password in a URL may come from standard input, where no list of processes shows it.
-	route: (text: string) => (text === '-' ? text : givenRoute(text)),
-	// An empty text clears the topic too. Whether the topic exists is checked later, as it is no matter of its form.
+	// A password in a URL may come from standard input, so that it does not appear in the list of processes.
+	route: (text: string) => (text === '-' ? text : parseRoute(text)),
+	// An empty text clears the topic too. Whether the topic exists is checked later, in the store.
 	default_topic: (text: string) => (text === '' ? none : text),
 };
 
@@ -47,15 +47,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		workspace.verb('create', 'Create a workspace').sample('mailctl workspace create --name acme'),
 		createFields,
 		parsers,
-	).does<{name: string}>(
-		async (session, options) => {
-			const {name} = options;
-			const input = await readInput(session, options);
-			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name}));
-			await showWorkspace(session, created ?? nameTaken(name));
-		},
-		{makesStore: () => true},
-	);
+	).does<{name: string}>(create, {makesStore: () => true});
 
 	workspace
 		.verb('list', 'List workspaces, newest first')
@@ -75,17 +67,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 	workspace
 		.verb('use <workspace>', 'Set the default workspace of commands, stored in the data folder')
 		.sample('mailctl workspace use acme')
-		.does<object, [string]>(async (session, _options, key) => {
-			const {id, name} = await chosen(session, key);
-			const {dataDir, workspace: set} = session.storeSettings();
-			// With PostgreSQL, the data folder may not exist yet.
-			openDataDir({dataDir, asRoot: true});
-			writeUsedWorkspace(dataDir, id);
-			if (set !== null && set !== id && set !== name) {
-				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and takes precedence, unset it`);
-			}
-			session.show({id, name}, () => [`${name} (${id}) is now the default workspace of commands`]);
-		});
+		.does<object, [string]>(use);
 
 	addFieldOptions(
 		workspace
@@ -93,13 +75,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 			.sample('mailctl workspace update acme --monthly-quota 50000'),
 		updateFields,
 		parsers,
-	).does<object, [string | undefined]>(async (session, options, key) => {
-		const input = changesIn(await readInput(session, options));
-		const {id} = await chosen(session, key);
-		await checkDefaultTopic(await session.reader(), id, input);
-		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
-		await showWorkspace(session, changed ?? nameTaken(input.name));
-	});
+	).does<object, [string | undefined]>(update);
 
 	addFieldOptions(
 		workspace
@@ -114,21 +90,50 @@ export function workspaceCommands(workspace: CliCommand): void {
 	workspace
 		.verb('resume [workspace]', 'Resume a workspace, including held messages; its reputation figures start over')
 		.sample('mailctl workspace resume acme')
-		.does<object, [string | undefined]>(async (session, _options, key) => {
-			const before = await chosen(session, key);
-			const after = await session.write(trx => resumeByInstallation(trx, session.tools, before.id));
-			if (after.reputation_since === before.reputation_since) {
-				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned, nothing was changed`);
-			}
-			await showWorkspace(session, after);
-		});
+		.does<object, [string | undefined]>(resume);
 
 	deleteVerb(workspace);
 }
 
+async function create(session: Session, options: {name: string}): Promise<void> {
+	const {name} = options;
+	const input = await readInput(session, options);
+	const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name}));
+	await showWorkspace(session, created ?? nameTaken(name));
+}
+
+async function use(session: Session, _options: object, key: string): Promise<void> {
+	const {id, name} = await chosen(session, key);
+	const {dataDir, workspace: configured} = session.storeSettings();
+	// With PostgreSQL, the data folder may not exist yet.
+	openDataDir({dataDir, asRoot: true});
+	writeUsedWorkspace(dataDir, id);
+	if (configured !== null && configured !== id && configured !== name) {
+		session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${configured} and takes precedence, unset it`);
+	}
+	session.show({id, name}, () => [`${name} (${id}) is now the default workspace of commands`]);
+}
+
+async function update(session: Session, options: object, key: string | undefined): Promise<void> {
+	const input = changesIn(await readInput(session, options));
+	const {id} = await chosen(session, key);
+	await checkDefaultTopic(await session.reader(), id, input);
+	const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
+	await showWorkspace(session, changed ?? nameTaken(input.name));
+}
+
+async function resume(session: Session, _options: object, key: string | undefined): Promise<void> {
+	const before = await chosen(session, key);
+	const after = await session.write(trx => resumeByInstallation(trx, session.tools, before.id));
+	if (after.reputation_since === before.reputation_since) {
+		session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned, nothing was changed`);
+	}
+	await showWorkspace(session, after);
+}
+
 async function readInput(session: Session, options: object): Promise<Partial<WorkspaceInput>> {
 	const {route: option, ...input} = readFieldOptions<Partial<WorkspaceFields>>(settingFields, options);
-	const route = option === '-' ? orNull(givenRoute(await readSecret('-'))) : option;
+	const route = option === '-' ? orNull(parseRoute(await readSecret('-'))) : option;
 	checkWishes(session, input.source_pool ?? null, route ?? null);
 	if (input.retention_days || input.content_days) {
 		checkRetention(input, session.settings().retentionDays);
@@ -141,7 +146,7 @@ async function readInput(session: Session, options: object): Promise<Partial<Wor
 	};
 }
 
-/** Validates pool and route, because a pool or route that the settings do not have would be silently ignored. */
+/** Checks a pool and a route, because one that the settings do not support would be silently ignored. */
 export function checkWishes(session: Session, pool: string | null, route: string | null): void {
 	if (pool === null && route === null) {
 		return;
@@ -150,18 +155,15 @@ export function checkWishes(session: Session, pool: string | null, route: string
 	const pools = settings.sourcePools.map(({name}) => name);
 	if (pool !== null && !pools.includes(pool)) {
 		const fix = pools.length > 0 ? `use ${pools.join(', ')}` : 'add it there';
-		throw new CliError('data', `there is no pool ${pool} in MAILCTL_SOURCE_POOLS`, fix);
+		throw new CliError('data', `pool ${pool} not found in MAILCTL_SOURCE_POOLS`, fix);
 	}
 	if (route === 'relay' && settings.relays.length === 0) {
-		throw new CliError(
-			'data',
-			'the route relay needs MAILCTL_RELAY_URL',
-			'set it, or use the URL of the relay itself',
-		);
+		const fix = 'set it, or use the URL of the relay itself';
+		throw new CliError('data', 'the route relay needs MAILCTL_RELAY_URL', fix);
 	}
 	if (route === 'mx' && !isMailable(settings.returnPathDomain)) {
-		const what = `the route mx needs a return-path domain that other servers can reach, but it is ${settings.returnPathDomain}`;
-		throw new CliError('data', what, 'set MAILCTL_RETURN_PATH_DOMAIN');
+		const wrong = `the route mx needs a return-path domain that other servers can reach, but it is ${settings.returnPathDomain}`;
+		throw new CliError('data', wrong, 'set MAILCTL_RETURN_PATH_DOMAIN');
 	}
 }
 
@@ -174,12 +176,12 @@ function nameTaken(name: string | undefined): never {
 	throw new CliError('data', `a workspace ${name} already exists`, 'choose another name');
 }
 
-/** Finds the workspace of the argument, by id or name, else that of `--workspace`, else the default one. */
+/** Finds the workspace of the argument, by id or name, or else that of `--workspace`, or else the default one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
 	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
 }
 
-/** The noun for workspaces, which marks the default one of commands. */
+/** The noun for workspaces. It marks the one that commands use by default. */
 export const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
 	none: 'no workspaces; create one with mailctl workspace create',
 	json: view,
@@ -219,7 +221,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['limits', limitsText(row)],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				['  reason', row.pause_reason ?? undefined],
-				['  resume', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
+				['  resume', row.paused_at === null ? undefined : `mailctl workspace resume ${toArgument(row)}`],
 				...reputationFields(reputation),
 				['created', `${shortTime(row.created_at)} UTC`],
 			],
@@ -228,17 +230,18 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 	);
 }
 
-/** The limits that differ from their defaults, for people. */
+/** Describes the limits that differ from their defaults. */
 function limitsText({limits}: Workspace): string {
-	const all = readLimits(limits);
-	const changed = limitNames.filter(name => all[name] !== defaultLimits[name]);
-	return changed.map(name => `${limitWords(name)} ${grouped(all[name])}`).join(', ') || 'defaults';
+	const values = readLimits(limits);
+	const changed = limitNames.filter(name => values[name] !== defaultLimits[name]);
+	return changed.map(name => `${limitWords(name)} ${grouped(values[name])}`).join(', ') || 'defaults';
 }
 
-const namedBy = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);
+/** Returns the name, or the id if a shell would not read the name as one word. */
+const toArgument = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);
 
-/** A daemon checks for changes every half second; this is long enough for it to notice one. */
-const noticedMs = 1500;
+/** A daemon checks for changes every half second, so it has noticed a deletion after this time. */
+const noticeMs = 1500;
 
 export function deleteVerb(workspace: CliCommand): void {
 	workspace
@@ -248,7 +251,7 @@ export function deleteVerb(workspace: CliCommand): void {
 		.does(remove);
 }
 
-/** Throws unavailable (69) while messages are waiting. `--json`: `{"id","name","deleted":true,"messages"}`. */
+/** Throws unavailable (69) while messages are waiting. `--json` prints `{"id","name","deleted":true,"messages"}`. */
 async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Promise<void> {
 	const workspace = await namedWorkspace(await session.reader(), key);
 	const {id, name} = workspace;
@@ -259,29 +262,24 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	const store = await session.store();
 	const deleted = await deleteWorkspace({store, tools: session.tools}, workspace);
 	if (deleted.kind === 'waiting') {
-		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
+		const dropCommand = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
 		const wrong = `${name} has messages in the queue (recipients: ${grouped(deleted.recipients)})`;
-		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
+		throw new CliError('unavailable', wrong, `wait until they are sent, or drop them with ${dropCommand}`);
 	}
 	if (isRunning) {
-		await sleep(noticedMs);
+		await sleep(noticeMs);
 	} else {
 		const {clock} = session.tools;
 		const progress = session.progress('messages');
 		const onStep = (messages: number) => progress.show(messages, messages / Math.max(1, deleted.messages));
-		const removing = {
-			store,
-			clock,
-			removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids),
-			onStep,
-		};
-		await takeSteps(createRemoval(removing), clock);
+		const removal = createRemoval({store, clock, removeCaptured: ids => removeCaptured(folder, ids), onStep});
+		await takeSteps(removal, clock);
 		progress.end();
 	}
 	const isLast = !(await hasWorkspace(await session.reader()));
 	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
 		`deleted ${name} with ${grouped(deleted.messages)} messages`,
 		...(isRunning ? ['They can no longer be read; the daemon removes them from the store.'] : []),
-		...(isLast ? ['It was the last one: the next start of the daemon creates a new workspace with new keys.'] : []),
+		...(isLast ? ['It was the last workspace: the next start of the daemon creates a new one with new keys.'] : []),
 	]);
 }

@@ -12,9 +12,7 @@ import type {Store} from '../../store/store.ts';
 import {recordAct} from '../audit/store.ts';
 import {deleteWorkspaceRow, findDeletedWorkspace, markDeleted, removeLists, type Workspace} from './store.ts';
 
-/**
- * How many messages are deleted with the workspace, or how many recipients are still queued, which prevents deletion.
- */
+/** The number of messages deleted with the workspace, or of queued recipients, which prevent its deletion. */
 type Deleted =
 	| {readonly kind: 'deleted'; readonly messages: number}
 	| {readonly kind: 'waiting'; readonly recipients: number};
@@ -37,8 +35,8 @@ export async function deleteWorkspace(
 			return {kind: 'waiting', recipients};
 		}
 		// The placeholder name contains a new id, so it cannot be in use.
-		const marked = {id, name: `deleted ${tools.newId('ws')}`, now: storeTime(tools.clock.now())};
-		await markDeleted(trx, marked);
+		const placeholder = `deleted ${tools.newId('ws')}`;
+		await markDeleted(trx, {id, name: placeholder, now: storeTime(tools.clock.now())});
 		await recordAct(trx, tools, {
 			action: 'workspace.deleted',
 			workspaceId: id,
@@ -61,9 +59,9 @@ export type RemovalOptions = {
 
 /** Small enough that concurrent sends do not wait long. */
 const messagesPerStep = 50;
-const copiesPerStep = 500;
+const recipientsPerStep = 500;
 /** An id greater than that of any message. */
-const noBefore = idFloor('msg', 2 ** 48 - 1);
+const maxMessageId = idFloor('msg', 2 ** 48 - 1);
 
 /**
  * Returns a function that removes the data of deleted workspaces step by step. It resolves to `true` if there may be
@@ -71,8 +69,8 @@ const noBefore = idFloor('msg', 2 ** 48 - 1);
  */
 export function createRemoval({store, clock, removeCaptured, onStep}: RemovalOptions): () => Promise<boolean> {
 	let removed = 0;
-	// The position of the last step, because scanning from the start would pass over index entries of removed rows.
-	let at = {workspaceId: '', after: ''};
+	// The position after the last step. A scan from the start would pass over index entries of removed rows.
+	let position = {workspaceId: '', after: ''};
 
 	return async () => {
 		const step = await store.writer.transaction(async trx => {
@@ -81,31 +79,31 @@ export function createRemoval({store, clock, removeCaptured, onStep}: RemovalOpt
 			if (workspaceId === undefined) {
 				return null;
 			}
-			const after = at.workspaceId === workspaceId ? at.after : '';
-			const range = {workspaceId, after, before: noBefore, limit: messagesPerStep};
+			const after = position.workspaceId === workspaceId ? position.after : '';
+			const range = {workspaceId, after, before: maxMessageId, limit: messagesPerStep};
 			const {next, messages, recipientIds} = await removeMessages(trx, store.dialect, range);
 			// Files are removed before the commit. If this is interrupted, the rows still name the remaining files.
 			await removeCaptured(recipientIds);
 			if (next === null && messages === 0 && !(await removeLists(trx, workspaceId))) {
-				await endRemoval(trx, workspaceId, storeTime(clock.now()));
+				await finishRemoval(trx, workspaceId, storeTime(clock.now()));
 			}
-			return {at: {workspaceId, after: next ?? ''}, messages};
+			return {position: {workspaceId, after: next ?? ''}, messages};
 		});
 		if (step === null) {
 			return false;
 		}
-		at = step.at;
+		position = step.position;
 		removed += step.messages;
 		onStep?.(removed);
 		return true;
 	};
 }
 
-async function endRemoval(trx: Knex.Transaction, id: string, now: string): Promise<void> {
+async function finishRemoval(trx: Knex.Transaction, id: string, now: string): Promise<void> {
 	// A node of an older version may have accepted messages since the deletion.
-	const late = await readOpenOf(trx, id, copiesPerStep);
-	if (late.length > 0) {
-		await endRecipients(trx, late, {state: 'suppressed', at: now});
+	const queued = await readOpenOf(trx, id, recipientsPerStep);
+	if (queued.length > 0) {
+		await endRecipients(trx, queued, {state: 'suppressed', at: now});
 	} else if (!(await hasMessages(trx, id))) {
 		await deleteWorkspaceRow(trx, id);
 		await bumpGeneration(trx);

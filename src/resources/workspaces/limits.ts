@@ -8,19 +8,19 @@ import {Refused} from '../operation.ts';
 /** The workspace has reached one of its limits. */
 export class LimitReached extends Refused {
 	constructor(name: LimitName, limit: number) {
-		const wrong = `the workspace may have at most ${limit} ${limitWords(name)}`;
+		const sentence = `A workspace may have at most ${limit} ${limitWords(name)}. Remove one first.`;
 		super('conflict', {
-			wrong,
+			wrong: `the workspace may have at most ${limit} ${limitWords(name)}`,
 			next: 'remove one first, or ask the operator to raise the limit with mailctl workspace update',
-			api: `A workspace may have at most ${limit} ${limitWords(name)}. Remove one first.`,
-			page: `A workspace may have at most ${limit} ${limitWords(name)}. Remove one first.`,
+			api: sentence,
+			page: sentence,
 		});
 	}
 }
 
 /**
- * Throws `LimitReached` if adding `more` would exceed the limit. The result is exact only in the transaction that adds
- * them.
+ * Throws `LimitReached` if adding `more` objects would exceed the limit. The result is exact only in the transaction
+ * that adds them.
  */
 export async function checkRoom(
 	trx: Knex,

@@ -13,7 +13,7 @@ import {
 } from '../../outcome/reputation-findings.ts';
 import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
 
-/** A workspace's figures, and the limits of the settings, which are `null` if no workspace is judged. */
+/** A workspace's figures and the configured limits, which are `null` if reputation is not judged. */
 type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
 
 /** Reads the figures of a workspace. Throws bad data (65) if it no longer exists. */
@@ -85,8 +85,8 @@ function figuresText({attempted, hard, delivered, complained}: Figures): string 
 	return `${shareText(hard, attempted)} bounced, ${shareText(complained, delivered)} complained`;
 }
 
-function shareText(n: number, of: number): string {
-	return of === 0 ? `${n} of 0` : `${n} of ${of} (${percent(n / of)})`;
+function shareText(count: number, total: number): string {
+	return total === 0 ? `${count} of 0` : `${count} of ${total} (${percent(count / total)})`;
 }
 
 function levelText({bounces, complaints}: {readonly bounces: number; readonly complaints: number}): string {

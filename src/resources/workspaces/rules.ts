@@ -26,8 +26,8 @@ export type WorkspaceInput = Omit<WorkspaceFields, 'route'> & {
 };
 
 // `src/resources` is the administration code that the API, the CLI and the dashboard share: workspaces, templates,
-// webhooks, the queue, CSV files and human-readable texts. It relies on `src/store` for the data and on `src/resources` for
-// operations. Its functions run in the caller's transaction and never check permissions, because their callers do.
+// webhooks, the queue, CSV files and human-readable texts. It relies on `src/store` for the data and on `operation.ts`
+// for operations. Its functions run in the caller's transaction. They never check permissions: their callers do.
 
 /** Creates a workspace. Returns `undefined` if the name is in use. */
 export async function createWorkspace(
@@ -66,14 +66,14 @@ export async function changeWorkspace(
 	return await update(trx, id, changes);
 }
 
-/** Throws `Refused` if the workspace does not have the topic that is to be its default. */
+/** Throws `Refused` if the new default topic does not exist in the workspace. */
 export async function checkDefaultTopic(
 	reader: Knex,
 	id: string,
 	{default_topic: code}: Partial<WorkspaceInput>,
 ): Promise<void> {
 	if (code && !(await lookUpTopic(reader, id, code))) {
-		throw new Refused('unprocessable_entity', {wrong: `there is no topic ${code}`, next: 'see mailctl topic list'});
+		throw new Refused('unprocessable_entity', {wrong: `topic ${code} not found`, next: 'see mailctl topic list'});
 	}
 }
 
@@ -105,9 +105,9 @@ export async function pauseByInstallation(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
 }
 
-/** Whether the reputation guard or a user with access to all workspaces paused it, rather than one of its own users. */
-export function isPausedByInstallation({paused_at: at, paused_by: by}: Workspace): boolean {
-	return at !== null && by === null;
+/** Whether the reputation guard or a user of all workspaces paused it, rather than one of its own users. */
+export function isPausedByInstallation({paused_at: pausedAt, paused_by: pausedBy}: Workspace): boolean {
+	return pausedAt !== null && pausedBy === null;
 }
 
 /**
@@ -192,12 +192,12 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 
 function toChanges(
 	id: string,
-	{track_opens, track_clicks, queue_lifetime, route, branding, limits, ...plain}: Partial<WorkspaceInput>,
+	{track_opens, track_clicks, queue_lifetime, route, branding, limits, ...columns}: Partial<WorkspaceInput>,
 	before: Pick<Workspace, 'branding' | 'limits'> | undefined,
 	now: string,
 ): WorkspaceChanges {
 	return {
-		...plain,
+		...columns,
 		...(queue_lifetime !== undefined && {queue_lifetime_s: queue_lifetime}),
 		...(track_opens !== undefined && {track_opens_at: track_opens ? now : null}),
 		...(track_clicks !== undefined && {track_clicks_at: track_clicks ? now : null}),

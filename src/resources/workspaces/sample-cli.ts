@@ -21,5 +21,5 @@ async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
 		removed.domain && `the domain ${sampleDomain}`,
 		removed.template && `the template ${sampleTemplate}`,
 	].filter(name => name !== false);
-	session.show(removed, () => [names.length === 0 ? 'there is no sample' : `removed ${names.join(', ')}`]);
+	session.show(removed, () => [names.length === 0 ? 'no sample found' : `removed ${names.join(', ')}`]);
 }

@@ -25,9 +25,7 @@ export async function readSample(): Promise<ReadyTemplate> {
 	return JSON.parse(await readFile(sampleFile, 'utf8'));
 }
 
-/**
- * Which parts of the sample were removed. A template with a second version is retained: the operator has changed it.
- */
+/** Which parts of the sample were removed. A template with a second version is kept, since it has been changed. */
 type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
 
 /**

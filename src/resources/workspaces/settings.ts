@@ -104,7 +104,7 @@ const settings = {
 	branding: Type.Optional(Type.Object(branding, {additionalProperties: false})),
 };
 
-/** The highest limit that an operator can set, because some lists of a workspace are read as a whole. */
+/** The highest limit that an operator can set. It is bounded because some lists are read as a whole. */
 const maxLimit = 100_000;
 
 const limit = (name: LimitName) =>
@@ -122,7 +122,7 @@ const limits = Object.fromEntries(limitNames.map(name => [name, limit(name)])) a
 /** The settings that a document declares. */
 export const settingsSchema = Type.Object(settings, {additionalProperties: false});
 
-/** What creates or changes a workspace. `null` resets a setting to its default. */
+/** The input that creates or changes a workspace. `null` resets a setting to its default. */
 export const workspaceInput = Type.Object({
 	name: field(Type.String({format: 'label'}), {description: 'Name of the workspace, unique.'}),
 	...settings,
@@ -130,7 +130,7 @@ export const workspaceInput = Type.Object({
 });
 export type WorkspaceFields = InputOf<typeof workspaceInput>;
 
-/** What pauses a workspace. */
+/** The input that pauses a workspace. */
 export const pauseInput = Type.Object({
 	reason: field(Type.String({format: 'label'}), {
 		description: 'The reason, shown with the workspace and to callers of the API.',

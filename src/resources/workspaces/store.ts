@@ -18,7 +18,7 @@ export type Workspace = {
 	readonly paused_by: 'workspace' | null;
 	/** When it was last resumed, which is where its reputation starts; `null` if never. */
 	readonly reputation_since: string | null;
-	/** Since when its bounce or complaint rate is high; `null` if it is not. */
+	/** When its bounce or complaint rate became too high; `null` if it is not. */
 	readonly reputation_warned_at: string | null;
 	readonly queue_lifetime_s: number | null;
 	/** A pool of MAILCTL_SOURCE_POOLS. */
@@ -27,11 +27,11 @@ export type Workspace = {
 	readonly route: string | null;
 	/** JSON text (mail/branding.ts). */
 	readonly branding: string | null;
-	/** The code of the default topic. A topic that was removed counts as none. */
+	/** The code of the default topic. It has no effect if the topic was removed. */
 	readonly default_topic: string | null;
 	/**
-	 * How many days its messages, and their content, are retained if that is shorter than for the installation; `null`
-	 * for the installation's setting.
+	 * How many days its messages, and their content, are retained if that is shorter than the setting of the
+	 * installation, which applies if it is `null`.
 	 */
 	readonly retention_days: number | null;
 	readonly content_days: number | null;
@@ -58,8 +58,8 @@ export async function insertWorkspace(
 	return inserted;
 }
 
-/** Queries the workspaces that were not deleted. Of the others only rows are left, which the sweep removes. */
-function present(reader: Knex): Knex.QueryBuilder {
+/** Queries the workspaces that are not deleted. The sweep removes the remaining rows of the others. */
+function notDeleted(reader: Knex): Knex.QueryBuilder {
 	return reader('workspaces').whereNull('deleted_at');
 }
 
@@ -70,7 +70,7 @@ export function deletedWorkspaces(reader: Knex): Knex.QueryBuilder {
 
 /** Returns all workspaces, newest first. */
 export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
-	return await present(reader).select(columns).orderBy('id', 'desc');
+	return await notDeleted(reader).select(columns).orderBy('id', 'desc');
 }
 
 /** Returns workspaces, newest first, after `after` (or from the newest), whose names contain `named`. */
@@ -78,7 +78,7 @@ export async function findWorkspaces(
 	reader: Knex,
 	{after, limit, named = ''}: {readonly after: string | null; readonly limit: number; readonly named?: string},
 ): Promise<Workspace[]> {
-	const query = present(reader).select(columns).orderBy('id', 'desc').limit(limit);
+	const query = notDeleted(reader).select(columns).orderBy('id', 'desc').limit(limit);
 	if (after !== null) {
 		query.where('id', '<', after);
 	}
@@ -90,12 +90,12 @@ export async function findWorkspaces(
 
 /** Returns the workspace that the first start created; `undefined` if there is none. */
 export async function findOldestWorkspace(reader: Knex): Promise<Workspace | undefined> {
-	return await present(reader).orderBy('id').first(columns);
+	return await notDeleted(reader).orderBy('id').first(columns);
 }
 
 /** Queries some paused workspaces, newest first. */
 export function findPaused(reader: Knex, limit: number): Knex.QueryBuilder<object, Workspace[]> {
-	return present(reader).whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
+	return notDeleted(reader).whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
 }
 
 /** Returns some paused workspaces, newest first, except those paused by their own users. */
@@ -105,38 +105,38 @@ export async function findPausedByOthers(reader: Knex, limit: number): Promise<W
 
 /** Returns the names of workspaces by their ids. */
 export async function readWorkspaceNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
-	const rows: Array<{id: string; name: string}> = await present(reader).whereIn('id', ids).select('id', 'name');
+	const rows: Array<{id: string; name: string}> = await notDeleted(reader).whereIn('id', ids).select('id', 'name');
 	return new Map(rows.map(({id, name}) => [id, name]));
 }
 
 export async function findWorkspace(reader: Knex, id: string): Promise<Workspace | undefined> {
-	return await present(reader).where({id}).first(columns);
+	return await notDeleted(reader).where({id}).first(columns);
 }
 
 export async function findWorkspaceByName(reader: Knex, name: string): Promise<Workspace | undefined> {
-	return await present(reader).where({name}).first(columns);
+	return await notDeleted(reader).where({name}).first(columns);
 }
 
 /** Returns the workspace of a store that has only one. */
 export async function findOnlyWorkspace(reader: Knex): Promise<Workspace | undefined> {
-	const rows: Workspace[] = await present(reader).select(columns).limit(2);
+	const rows: Workspace[] = await notDeleted(reader).select(columns).limit(2);
 	return rows.length === 1 ? rows[0] : undefined;
 }
 
 export async function hasWorkspace(reader: Knex): Promise<boolean> {
-	return (await present(reader).first('id')) !== undefined;
+	return (await notDeleted(reader).first('id')) !== undefined;
 }
 
 export type WorkspaceChanges = Partial<Omit<Workspace, 'id' | 'created_at'>>;
 
-/** Returns `false` if there is no such workspace. Throws if the new name is taken, so look it up first. */
+/** Returns `false` if the workspace does not exist. Throws if the new name is taken, so look it up first. */
 export async function updateWorkspace(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<boolean> {
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
 }
 
 /**
- * Returns the deleted workspaces, for accepting messages. As text, because the query builder would take longer than the
- * engine.
+ * Returns the ids of deleted workspaces, which accept no messages. The query is plain SQL, because building it would
+ * take longer than running it.
  */
 export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
 	const rows: Array<{id: string}> = await queryRows(trx, 'select id from workspaces where deleted_at is not null');
@@ -148,9 +148,9 @@ export async function findDeletedWorkspace(reader: Knex): Promise<string | undef
 }
 
 /**
- * Marks a workspace as deleted: nothing finds it any more, and its name is replaced by `name`, which frees it.
- * Everything that others could still use is removed: API keys, its own users, addresses, alerts, relays, and endpoints,
- * which get no more posts. It has few of these. It is paused for nodes of the previous version.
+ * Marks a workspace as deleted: it can no longer be found, and its name, replaced by `name`, can be used again. The
+ * little that others could still use is removed at once: API keys, its own users, addresses, alerts, relays, and
+ * endpoints, which get no more posts. It is also paused, for nodes of the previous version.
  */
 export async function markDeleted(
 	trx: Knex.Transaction,
@@ -164,9 +164,7 @@ export async function markDeleted(
 	await trx('workspaces').where({id}).update({name, deleted_at: now, paused_at: now, pause_reason: 'it was deleted'});
 }
 
-/**
- * Tables with any number of rows of a workspace, except messages: the table, its key, and how many rows a step removes.
- */
+/** Tables whose number of rows per workspace is unlimited, except messages: name, key, and rows removed per step. */
 const lists = [
 	['contacts', ['id'], 500],
 	['suppressions', ['id'], 500],
@@ -178,7 +176,7 @@ const lists = [
 	['reputation_hours', ['workspace_id', 'hour'], 500],
 	['senders', ['id'], 500],
 	['received', ['id'], 20],
-	// Including all their versions.
+	// Their versions are removed with them.
 	['templates', ['id'], 5],
 	['layouts', ['workspace_id', 'kind', 'name'], 5],
 ] as const;
@@ -189,7 +187,7 @@ const domainLists = [
 	['dmarc_reports', ['domain_id', 'org', 'report_id'], 500],
 ] as const;
 
-/** Removes some of these rows. Returns `false` if none are left. */
+/** Removes some of these rows. Returns `false` if none remain. */
 export async function removeLists(trx: Knex.Transaction, workspaceId: string): Promise<boolean> {
 	const own = (table: string) => trx(table).where({workspace_id: workspaceId});
 	const endpoints = own('webhook_endpoints').select('id');
@@ -198,20 +196,20 @@ export async function removeLists(trx: Knex.Transaction, workspaceId: string): P
 		return true;
 	}
 	// One index contains the unread events of its relays, another one the retained events.
-	for (const isLeft of ['read_at is null', 'kept is not null']) {
-		const events = await own('inbound').whereRaw(isLeft).limit(500).pluck('id');
+	for (const condition of ['read_at is null', 'kept is not null']) {
+		const events = await own('inbound').whereRaw(condition).limit(500).pluck('id');
 		if (events.length > 0) {
 			await trx('inbound').whereIn('id', events).delete();
 			return true;
 		}
 	}
 	const ofDomains = (table: string) => trx(table).whereIn('domain_id', own('domains').select('id'));
-	for (const [all, some] of [
+	for (const [select, tablesToClear] of [
 		[own, lists],
 		[ofDomains, domainLists],
 	] as const) {
-		for (const [table, key, limit] of some) {
-			const rows = all(table)
+		for (const [table, key, limit] of tablesToClear) {
+			const rows = select(table)
 				.select([...key])
 				.limit(limit);
 			const removed = await trx(table)
@@ -279,7 +277,7 @@ export async function findIds(
 export async function findShortKept(
 	reader: Knex,
 ): Promise<ReadonlyArray<Pick<Workspace, 'id' | 'retention_days' | 'content_days'>>> {
-	return await present(reader)
+	return await notDeleted(reader)
 		.whereRaw('(retention_days is not null or content_days is not null)')
 		.orderBy('id')
 		.select('id', 'retention_days', 'content_days');

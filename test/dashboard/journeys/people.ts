@@ -52,7 +52,7 @@ journey('an admin adds a user and changes their role', async (t, {open, own, sui
 	await go('Users');
 	await press('Add a user', 'summary');
 	await type('E-mail', email);
-	await choose('Role', 'operator: acts on mail and lists');
+	await choose('Role', 'operator: manages mail and lists');
 	await press('Add');
 	await suitsAll(page);
 	const link = await page.locator('.copyable code').innerText();
@@ -64,9 +64,9 @@ journey('an admin adds a user and changes their role', async (t, {open, own, sui
 
 	await press('Back to the users', 'a');
 	await openRow(email);
-	await choose('Role', 'admin: changes everything');
+	await choose('Role', 'admin: manages everything');
 	await press('Save');
-	await page.getByText('Saved. It holds at once.').waitFor();
+	await page.getByText('Saved. It takes effect immediately.').waitFor();
 	await theirs.page.reload();
 	t.is(await theirs.page.getByText('New key').count(), 1);
 });

@@ -29,12 +29,12 @@ journey('a user creates a provider URL, a bounce arrives, and the URL is renewed
 	await stage.suitsAll(page);
 	await press('New smarthost', 'summary');
 	await choose('Provider', 'postmark');
-	await press('Make the URL');
-	await page.getByText('Keep URL and secret now: they are shown only this time.').waitFor();
+	await press('Add smarthost');
+	await page.getByText('Store the URL and secret now: they are not shown again.').waitFor();
 	await page.getByText('your stream > Webhooks: add a webhook with this URL').waitFor();
 	await stage.suitsAll(page);
 	const first = await shownOn(window);
-	await press('To the smarthosts', 'a');
+	await press('Back to the smarthosts', 'a');
 	await page.getByText('none yet').waitFor();
 
 	const to = `${stage.own('gone')}@dest.example`;
@@ -50,16 +50,16 @@ journey('a user creates a provider URL, a bounce arrives, and the URL is renewed
 	await stage.suitsAll(page);
 
 	await press('Change', 'summary');
-	await press('Renew the URL');
+	await press('Rotate URL and secret');
 	const second = await shownOn(window);
 	t.notDeepEqual(second, first);
 	t.is(await post(first.path, to, ref, first.secret), 404);
 	t.is(await post(second.path, to, ref, second.secret), 200);
 
-	await press('To the smarthosts', 'a');
+	await press('Back to the smarthosts', 'a');
 	await press('Change', 'summary');
 	await press('Remove it');
-	await page.getByText('Events of postmark are refused from now on.').waitFor();
+	await page.getByText('Removed postmark. Its events are now refused.').waitFor();
 	await page.getByText('No smarthosts yet.').waitFor();
 	t.is(await post(second.path, to, ref, second.secret), 404);
 });

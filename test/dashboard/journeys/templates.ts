@@ -16,13 +16,13 @@ journey('a user edits a template beside its preview, and rolls it back', async (
 	await press('Edit', 'a');
 	const steps = await page.evaluate('history.length');
 	await type('Source', '<p>Total {{ total</p>');
-	await page.getByText('It cannot be saved like this:').waitFor();
+	await page.getByText('Fix these problems before you save:').waitFor();
 	await suitsAll(page);
 	await type('Source', '<p>Altogether {{ currency }} {{ total }}</p>');
 	await page.getByText('Not in the sample: currency.').waitFor();
-	await type('Sample variables, JSON, of all languages', '{"number": 1043, "total": "20", "currency": "EUR"}');
+	await type('Sample variables (JSON, all languages)', '{"number": 1043, "total": "20", "currency": "EUR"}');
 	await shownBy(page).getByText('Altogether EUR 20').waitFor();
-	await page.getByText('The checks found nothing wrong.').waitFor();
+	await page.getByText('The checks found no problems.').waitFor();
 	t.is(await page.locator('iframe').count(), 1);
 	t.is(await page.evaluate('history.length'), steps, 'previews are no steps back');
 	await press('Save as a new version');
@@ -72,18 +72,18 @@ journey('a user creates and selects a layout, and reviews a change before saving
 	await go('Layouts');
 	await press('New layout', 'summary');
 	await type('Name', own('frame'));
-	await press('Write it');
+	await press('Open the editor');
 	await page.getByText('Nothing uses it yet.').waitFor();
 	await type('body.mjml', '');
 	await type('body.html', '<main>{{ content }}</main>');
 	await press('Show what would change');
-	await page.getByText('Saving this makes 0 new versions of templates.').waitFor();
+	await page.getByText('Saving this creates 0 new template versions.').waitFor();
 	await press('Save');
 	await page.getByText(`Saved ${own('frame')}`).waitFor();
 	await go('Templates');
 	await openRow(own('card'));
 	await press('Edit', 'a');
-	await choose('Layout, of all languages', own('frame'));
+	await choose('Layout (all languages)', own('frame'));
 	await press('Save as a new version');
 	await page.getByText('Saved version 2. New messages use it.').waitFor();
 	await shownBy(page).locator('main').getByText('Total 19.90').waitFor();
@@ -92,11 +92,11 @@ journey('a user creates and selects a layout, and reviews a change before saving
 	await page.getByText(`Used by ${own('card')}.`).waitFor();
 	await type('body.html', '<main>{{ content }}<footer>Acme</footer></main>');
 	await press('Show what would change');
-	await page.getByText('Saving this makes 1 new version of templates.').waitFor();
+	await page.getByText('Saving this creates 1 new template version.').waitFor();
 	t.is(await page.locator('ins').first().innerText(), '+ <main><p>Total {{ total }}</p><footer>Acme</footer></main>');
 	await suitsAll(page);
 	await press('Save');
-	await page.getByText(`${own('card')} has version 3 now`).waitFor();
+	await page.getByText(`${own('card')} is now at version 3`).waitFor();
 });
 
 journey('a user marks a variable as sensitive, and a message no longer shows it', async (t, {open, own, suitsAll}) => {
@@ -107,7 +107,7 @@ journey('a user marks a variable as sensitive, and a message no longer shows it'
 	await type('Sensitive variables', 'total');
 	await suitsAll(page);
 	await press('Save');
-	await page.getByText('Saved. Mail that is accepted from now on has it.').waitFor();
+	await page.getByText('Saved. The settings apply to new messages.').waitFor();
 	await press('Send a test', 'summary');
 	await type('Recipient', `${own('code')}@dest.example`);
 	await press('Send it');

@@ -59,7 +59,7 @@ journey('an admin pauses a workspace, its messages are refused, and resumes it',
 	await suitsAll(page);
 	t.is((await send('third', own('ann@dest.example'))).status, 403);
 	await press('Resume');
-	await page.getByText('It sends again').waitFor();
+	await page.getByText('Sending resumed').waitFor();
 	t.is((await send('third', own('ann@dest.example'))).status, 202);
 });
 
@@ -73,23 +73,23 @@ journey('an admin creates, rotates and revokes a key', async (t, {open, own, sui
 	await go('Keys');
 	await press('New key', 'summary');
 	await type('Name', name);
-	await press('Make the key');
+	await press('Create key');
 	const first = await shownKey(page);
 	await suitsAll(page);
 	t.is(await answerTo(first), 200);
 
-	await press('To the keys', 'a');
+	await press('Back to the keys', 'a');
 	await press('Change', 'summary', name);
-	await choose('The old one ends', 'at once', name);
+	await choose('The old key expires', 'at once', name);
 	await press('Replace', 'button', name);
 	const second = await shownKey(page);
 	t.not(second, first);
 	t.is(await answerTo(second), 200);
 	await waitFor('the end of the old key', async () => (await answerTo(first)) === 401);
 
-	await press('To the keys', 'a');
+	await press('Back to the keys', 'a');
 	await press('Change', 'summary', name);
-	await press('End it now', 'button', name);
-	await page.getByText(`${name} is ended.`).waitFor();
+	await press('Revoke now', 'button', name);
+	await page.getByText(`Revoked ${name}.`).waitFor();
 	t.is(await answerTo(second), 401);
 });
