@@ -46,7 +46,7 @@ sqliteTest(
 			columns: {recipient: 'Email', reason: 'Reason', created_at: 'Created at'},
 			faults: [
 				{line: 4, fault: 'the address must be a bare address such as name@example.com'},
-				{line: 6, fault: 'the reason "by the moon" is not known, give one with --reason'},
+				{line: 6, fault: 'the reason "by the moon" is unknown; give one with --reason'},
 			],
 		} satisfies Imported);
 		t.like((await importCsv(api, file)).body, {added: 0, listed: 3, bad: 2}, 'repeating changes nothing');

@@ -127,7 +127,7 @@ storeTest(test, 'lists deliveries newest first, with the result of the last atte
 	const attempt = {at: '2026-06-09T10:15:31.500Z', ms: 12, generation: 0};
 	await store.database('webhook_attempts').insert([
 		{...attempt, delivery_id: first, n: 1, status: null, error: 'no response within 15 s'},
-		{...attempt, delivery_id: first, n: 2, status: 503, error: 'it answered 503'},
+		{...attempt, delivery_id: first, n: 2, status: 503, error: 'the server responded with 503'},
 		{...attempt, delivery_id: second, n: 1, status: 200, error: null},
 	]);
 	await store
@@ -160,7 +160,7 @@ storeTest(test, 'lists deliveries newest first, with the result of the last atte
 		last_attempt_at: '2026-06-09T10:15:31+00:00',
 		next_attempt_at: '2026-06-09T10:16:31+00:00',
 		last_status: 503,
-		last_error: 'it answered 503',
+		last_error: 'the server responded with 503',
 	});
 
 	const part = (await api.get(`/v1/webhooks/${endpoint}/deliveries?limit=2`)).body as Page<{id: string}>;

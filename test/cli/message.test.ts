@@ -211,7 +211,7 @@ test('message raw prints the captured file, or renders the message again', async
 	const {cli, id, recipientId} = await prepare(t);
 	const made = await cli.run('message', 'raw', id);
 	t.is(made.code, 0, made.stderr);
-	t.regex(made.stderr, /^mailctl: not captured, therefore rendered again/);
+	t.regex(made.stderr, /^mailctl: the message was not captured, so it was rendered again/);
 	t.regex(made.stdout, /^DKIM-Signature: /);
 	t.regex(made.stdout, /\r\nTo: user@slow\.example\r\n/);
 	const kept = join(cli.folder, 'data/captured', capturedName(recipientId));

@@ -151,18 +151,18 @@ test('import adds valid lines and reports invalid ones', async t => {
 		columns: {recipient: 'Email', reason: 'Reason', created_at: 'Created At'},
 		faults: [
 			{line: 4, fault: 'the address must be a bare address such as name@example.com'},
-			{line: 7, fault: 'the reason "who knows" is not known, give one with --reason'},
+			{line: 7, fault: 'the reason "who knows" is unknown; give one with --reason'},
 			{line: 8, fault: 'its quote is not closed'},
-			{line: 9, fault: '"soon" is not a time: write it as 2026-11-21T10:15:30Z'},
+			{line: 9, fault: '"soon" is not a valid time (example: 2026-11-21T10:15:30Z)'},
 		],
 	});
 	t.is(
 		stderr,
 		[
 			'mailctl: list.csv, line 4: the address must be a bare address such as name@example.com',
-			'mailctl: list.csv, line 7: the reason "who knows" is not known, give one with --reason',
+			'mailctl: list.csv, line 7: the reason "who knows" is unknown; give one with --reason',
 			'mailctl: list.csv, line 8: its quote is not closed',
-			'mailctl: list.csv, line 9: "soon" is not a time: write it as 2026-11-21T10:15:30Z',
+			'mailctl: list.csv, line 9: "soon" is not a valid time (example: 2026-11-21T10:15:30Z)',
 			'mailctl: 4 of 8 lines were rejected, fix bad.csv and import it',
 			'',
 		].join('\n'),
@@ -177,9 +177,9 @@ test('import adds valid lines and reports invalid ones', async t => {
 	t.deepEqual(read(cli, 'bad.csv').split('\r\n'), [
 		'line,fault,Name,Email,Reason,Created At',
 		'4,the address must be a bare address such as name@example.com,D,not an address,,',
-		'7,"the reason ""who knows"" is not known, give one with --reason",F,f@x.example,who knows,',
+		'7,"the reason ""who knows"" is unknown; give one with --reason",F,f@x.example,who knows,',
 		'8,its quote is not closed,"""G,g@x.example,,"',
-		`9,"""soon"" is not a time: write it as 2026-11-21T10:15:30Z",'=H,h@x.example,,soon`,
+		`9,"""soon"" is not a valid time (example: 2026-11-21T10:15:30Z)",'=H,h@x.example,,soon`,
 		'',
 	]);
 

@@ -99,7 +99,7 @@ test('topic: create, list, remove, purge', async t => {
 		t,
 		await cli.run('topic', 'purge', 'nix', '--yes'),
 		65,
-		/there is no topic nix, and nobody opted out of it/,
+		/topic nix not found, and nobody has opted out of it/,
 	);
 	t.deepEqual(await database('topic_optouts'), []);
 });

@@ -55,12 +55,7 @@ test('webhook: add, list, show, disable, enable, remove', async t => {
 
 	refused(t, await cli.run('webhook', 'remove', added.id), 64, /no terminal to confirm it, add --yes/);
 	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
-	refused(
-		t,
-		await cli.run('webhook', 'show', added.id),
-		65,
-		/there is no endpoint whe_\w+, see mailctl webhook list/,
-	);
+	refused(t, await cli.run('webhook', 'show', added.id), 65, /endpoint whe_\w+ not found, see mailctl webhook list/);
 });
 
 test('a damaged secret does not hide other endpoints, and rotation repairs it', async t => {
@@ -105,7 +100,7 @@ test('rejects unknown endpoints, events and deliveries, and invalid URLs', async
 	refused(t, await add('https://10.0.0.1', '--event', 'opened'), 65, /private, loopback or reserved/);
 	refused(t, await add(url, '--event', 'sent'), 64, /--event "sent" is not allowed, use delivered, bounced/);
 	refused(t, await add(url), 64, /--event/);
-	refused(t, await cli.run('webhook', 'deliveries', 'whe_x'), 65, /there is no endpoint whe_x/);
+	refused(t, await cli.run('webhook', 'deliveries', 'whe_x'), 65, /endpoint whe_x not found/);
 	refused(t, await cli.run('webhook', 'replay', 'whd_x'), 65, /there is no delivery whd_x/);
 	refused(t, await cli.run('webhook', 'replay'), 64, /exactly one of an id and --since is required/);
 	refused(
@@ -138,8 +133,11 @@ test('webhook test posts a signed example and prints the response or the error',
 	status = 500;
 	const failed = await cli.run('webhook', 'test', id, '--json');
 	t.is(failed.code, 69);
-	t.like(JSON.parse(failed.stdout), {acknowledged: false, status: 500, error: 'it answered 500'});
-	t.regex(failed.stderr, /^mailctl: https:\S+ did not acknowledge it: it answered 500, respond with 2xx/);
+	t.like(JSON.parse(failed.stdout), {acknowledged: false, status: 500, error: 'the server responded with 500'});
+	t.regex(
+		failed.stderr,
+		/^mailctl: https:\S+ did not acknowledge it: the server responded with 500, respond with 2xx/,
+	);
 
 	const {id: nobody} = await cli.json<Endpoint>('webhook', 'add', 'https://127.0.0.1:1024/', '--event', 'opened');
 	const lost = await cli.run('webhook', 'test', nobody);
@@ -160,7 +158,7 @@ test('lists deliveries with their attempts; replays one, or many in batches', as
 	const at = '2026-06-09T10:15:31.500Z';
 	await store.database('webhook_attempts').insert([
 		{delivery_id: first, generation: 0, n: 1, at, ms: 5000, status: null, error: 'no connection in time'},
-		{delivery_id: first, generation: 0, n: 2, at, ms: 12, status: 503, error: 'it answered 503'},
+		{delivery_id: first, generation: 0, n: 2, at, ms: 12, status: 503, error: 'the server responded with 503'},
 	]);
 	const ended = {state: 'exhausted', attempts: 5, last_attempt_at: at};
 	await store.database('webhook_queue').where({endpoint_id: id}).delete();

@@ -307,7 +307,13 @@ function posted(status: number, after: Partial<Attempted['after']> = {}): Attemp
 	const state = status === 200 ? 'delivered' : 'failed';
 	return {
 		delivery: {...delivery, messageId: 'msg_1', workspaceId: 'ws_1'},
-		end: {status, error: status === 200 ? null : `it answered ${status}`, detail: null, answer: null, ms: 5},
+		end: {
+			status,
+			error: status === 200 ? null : `the server responded with ${status}`,
+			detail: null,
+			answer: null,
+			ms: 5,
+		},
 		after: {state, attempts: 1, nextAttemptAt: null, ...after},
 	} as never;
 }

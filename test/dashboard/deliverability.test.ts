@@ -52,7 +52,7 @@ async function sendTo({live, from, templates}: Workspace, addresses: readonly st
 test('shows accepted, deferred and refused messages by provider, reply, category and destination', async t => {
 	await sendTo(of('shop'), ['ann@a.example', 'gone1@a.example', 'gone2@a.example', 'later@b.example']);
 	const {text} = await (await visitorOf(service(), 'viewer', 'shop')).get('/deliverability');
-	t.regex(text, /Looked at: 4 copies/);
+	t.regex(text, /Based on 4 recipients/);
 	t.regex(
 		text,
 		/<td class="cut"><bdi>mx\.example<\/bdi><\/td><td class="right">4<\/td><td class="right">25\.0 %<\/td>/,
@@ -62,12 +62,12 @@ test('shows accepted, deferred and refused messages by provider, reply, category
 	t.regex(text, /try again in … seconds/);
 	t.regex(text, /unknown_user<\/td><td class="right">2<\/td><td class="right">100 %<\/td>/);
 	t.regex(text, /127\.0\.0\.1/);
-	t.regex(text, /day \d+|known/);
+	t.regex(text, /day \d+|complete/);
 });
 
 test('explains an empty deliverability page', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/deliverability?period=7d');
-	t.regex(text, /No mail in 7 days/);
+	t.regex(text, /No messages in the last 7 days/);
 	t.notRegex(text, /a\.example/);
 });
 
@@ -76,9 +76,9 @@ test('shows why a message waits and the SMTP conversation of its attempt', async
 	const viewer = await visitorOf(service(), 'viewer', 'waits');
 	const {text} = await waitFor('a try', async () => {
 		const page = await viewer.get(`/messages/${id}`);
-		return page.text.includes('Try 1') && page;
+		return page.text.includes('Attempt 1:') && page;
 	});
-	t.true(text.includes('Why it waits'));
+	t.true(text.includes('Why it is waiting'));
 	t.regex(text, /for attempt 2: attempt 1 was deferred \(mailbox_full\) by mx\.example/);
 	t.true(text.includes('/queue/a.example'));
 	t.regex(text, /C: RCPT TO:&lt;full@a\.example&gt;/);
@@ -87,7 +87,7 @@ test('shows why a message waits and the SMTP conversation of its attempt', async
 	t.regex(text, /hx-get="\/messages\/msg_\w+" hx-trigger="mail from:body/, 'it follows what happens');
 
 	const preview = await viewer.get(`/messages/${id}/preview`);
-	t.true(preview.text.includes('Made again from the template'));
+	t.true(preview.text.includes('Rendered again from the template'));
 	t.regex((await viewer.get(`/messages/${id}/frame`)).text, /Hello Ann/);
 });
 
@@ -109,7 +109,7 @@ test('shows a returned report with its classification', async t => {
 	await program.cli('bounce', 'ingest', file);
 	const viewer = await visitorOf(service(), 'viewer', 'waits');
 	const {text} = await viewer.get(`/messages/${id}`);
-	t.regex(text, /Came back: <bdi>failed \(DSN\), 5\.1\.1/);
+	t.regex(text, /Report: <bdi>failed \(DSN\), 5\.1\.1/);
 	t.regex(text, /by rule /);
 	t.true(text.includes('550 5.1.1 No such user here'));
 	t.true(text.includes('bounced'));

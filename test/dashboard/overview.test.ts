@@ -144,6 +144,6 @@ test('shows how many simulated messages are not counted, and counts them on requ
 	t.is(figure(all, 'Accepted'), '4');
 	t.is(figure(all, 'Delivered'), '3');
 	t.is(figure(all, 'Bounced'), '1');
-	t.regex((await visitor.get('/deliverability')).text, /3 simulated not counted.*Looked at: 1 copies/s);
-	t.regex((await visitor.get('/deliverability?simulated=1')).text, /3 simulated counted too.*Looked at: 4 copies/s);
+	t.regex((await visitor.get('/deliverability')).text, /3 simulated not counted.*Based on 1 recipients/s);
+	t.regex((await visitor.get('/deliverability?simulated=1')).text, /3 simulated counted too.*Based on 4 recipients/s);
 });

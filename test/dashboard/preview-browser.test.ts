@@ -32,7 +32,7 @@ test.serial('the first message appears automatically and is previewed on a phone
 		subject: 'Your receipt',
 		body: '<style>h1 { color: #111 } @media (prefers-color-scheme: dark) { h1 { color: #eee } }</style><h1>Thanks, Ann</h1>',
 	});
-	await page.getByRole('heading', {name: 'The newest: Your receipt'}).waitFor();
+	await page.getByRole('heading', {name: 'Newest message: Your receipt'}).waitFor();
 	const mail = page.frameLocator('iframe.frame').getByRole('heading', {name: 'Thanks, Ann'});
 	await mail.waitFor();
 	t.deepEqual(await faultsOf(page), []);
@@ -49,7 +49,7 @@ test.serial('the first message appears automatically and is previewed on a phone
 	await page.waitForURL(/scheme=dark/);
 	t.is(await colour(), 'rgb(238, 238, 238)');
 	await page.getByRole('button', {name: 'Send again'}).click();
-	await page.getByText('Sent again: this is the new message.').waitFor();
+	await page.getByText('Message sent again. This is the new message.').waitFor();
 	t.deepEqual(complaints, []);
 });
 

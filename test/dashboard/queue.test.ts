@@ -23,7 +23,7 @@ async function waiting(visitor: Visitor, to: string, workspace = 'shop'): Promis
 		const later = await sent('ann@well.example', workspace);
 		await waitFor('the later mail', async () => (await statusOf(later, workspace)) === 'delivered');
 		const {text} = await visitor.get(`/queue/${to.split('@')[1]}`);
-		const stays = new RegExp(`Being tried</dt><dd>0<[\\s\\S]*${id}[\\s\\S]{0,600}suspended`);
+		const stays = new RegExp(`In flight</dt><dd>0<[\\s\\S]*${id}[\\s\\S]{0,600}suspended`);
 		return stays.test(text) ? id : null;
 	});
 }
@@ -43,16 +43,16 @@ test('a suspended domain holds its messages, shows why, and sends them after res
 	const id = await waiting(visitor, 'ann@stopped.example');
 	const queue = (await visitor.get('/queue')).text;
 	t.regex(queue, /stopped\.example[\s\S]*suspended[\s\S]*&lt;b&gt;full/);
-	t.regex(queue, /By site/);
+	t.regex(queue, /By provider/);
 	t.regex((await visitor.get('/queue?q=Stopp')).text, /data-row><bdi>stopped\.example/);
-	t.regex((await visitor.get('/queue?q=other')).text, /No mail waits for such a destination/);
+	t.regex((await visitor.get('/queue?q=other')).text, /No messages are waiting for a matching destination/);
 	const {text} = await visitor.get('/queue/stopped.example');
 	t.regex(text, new RegExp(`${id}[\\s\\S]*ann@stopped\\.example`));
 	t.regex(text, /suspended/i);
 	// Whoever sees one workspace neither sees the mail of others nor stops it.
 	const other = await visitorOf(service(), 'operator', 'other');
 	t.notRegex((await other.get('/queue/stopped.example')).text, /ann@/);
-	t.notRegex((await other.get('/queue')).text, /By site/);
+	t.notRegex((await other.get('/queue')).text, /By provider/);
 	t.is((await other.submit('/queue/suspend', {domain: 'dest.example'})).status, 403);
 	await visitor.submit('/queue/stopped.example/resume');
 	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');

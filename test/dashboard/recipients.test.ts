@@ -43,10 +43,10 @@ test('suppresses, finds and removes an address, visible to the API at each step'
 	);
 	t.like(body.data[0], {source: 'dashboard', reason: 'manual'});
 	const found = await visitor.get('/suppressions?q=GONE@dest.example');
-	t.regex(found.text, /Gone@dest\.example[\s\S]*by hand[\s\S]*this dashboard/);
-	t.regex((await visitor.get('/suppressions?q=nobody@dest.example')).text, /No such address is suppressed/);
+	t.regex(found.text, /Gone@dest\.example[\s\S]*added manually[\s\S]*this dashboard/);
+	t.regex((await visitor.get('/suppressions?q=nobody@dest.example')).text, /No matching address is suppressed/);
 	await visitor.submit(`/suppressions/${body.data[0]?.id}/remove`);
-	t.regex((await visitor.get('/suppressions?q=gone@dest.example')).text, /No such address is suppressed/);
+	t.regex((await visitor.get('/suppressions?q=gone@dest.example')).text, /No matching address is suppressed/);
 	t.is((await visitor.submit(`/suppressions/${body.data[0]?.id}/remove`)).status, 404);
 	const {program} = service();
 	const {id} = shopOf(service());
@@ -67,7 +67,7 @@ test('imports a file with progress, names invalid lines, and exports everything'
 	const page = await uploaded(visitor, ['recipient,reason', ...lines, 'no address,hard_bounce', ''].join('\n'));
 	const end = await waitFor('the end of the import', async () => {
 		const {text} = await visitor.get(page);
-		return text.includes('The file is read.') ? text : undefined;
+		return text.includes('Import finished.') ? text : undefined;
 	});
 	t.regex(end, /Lines read<\/dt><dd>3,001/);
 	t.regex(end, /Added<\/dt><dd>3,000/);

@@ -43,14 +43,14 @@ test('replays one or all deliveries that an endpoint missed', async t => {
 	await waitFor('both are given up', async () => (await exhausted()).match(/badge bad">exhausted/g)?.length === 2);
 	const {text} = await operator.get(page);
 	t.regex(text, /badge bad">failing/);
-	t.regex(text, /answered 503/);
+	t.regex(text, /responded with 503/);
 	t.notRegex((await operator.get(`${page}?state=delivered`)).text, /ann@dest/);
 	t.regex((await operator.get(`${page}?hours=1&state=exhausted`)).text, /ann@dest/);
 
 	const [, one = ''] = /href="([^"]+)" data-row><bdi>ann@dest\.example/.exec(await exhausted()) ?? [];
 	const delivery = await operator.get(one);
 	t.true(delivery.text.includes('&lt;script&gt;alert(1)'), 'the body as it was posted');
-	t.is(delivery.text.match(/<td>answered 503/g)?.length, 5);
+	t.is(delivery.text.match(/<td>responded with 503/g)?.length, 5);
 	t.regex(delivery.text, /Response.*maintenance &lt;b&gt;/s);
 
 	receiver.behave('/outage', (_, response) => response.end());
@@ -58,7 +58,7 @@ test('replays one or all deliveries that an endpoint missed', async t => {
 	await waitFor('one arrives', async () => /badge good">delivered/.test((await operator.get(one)).text));
 	t.regex(await exhausted(), /bob@dest/, 'the other waits still');
 	const done = await operator.submit(`${page}/replay`, {hours: '24', state: 'exhausted', event: ''});
-	t.regex((await operator.get(done.location ?? '')).text, /posted again now: 1\./);
+	t.regex((await operator.get(done.location ?? '')).text, /Deliveries being posted again: 1\./);
 	await waitFor('the other too', async () => !/bob@dest/.test(await exhausted()));
 	t.regex((await operator.get(page)).text, /badge good">active/);
 	t.is((await operator.submit(`${page}/replay`, {state: 'exhausted'})).status, 422, 'since when is not said');
@@ -100,10 +100,13 @@ test('a delivery without a recipient shows the sender of a received message or t
 test('a test shows the response', async t => {
 	const operator = await visitorOf(service(), 'operator', 'hooked');
 	const page = await added('/tested', 'complained');
-	t.regex((await operator.submit(`${page}/test`)).text, /was acknowledged: the endpoint answered 200 after \d+ ms/);
+	t.regex(
+		(await operator.submit(`${page}/test`)).text,
+		/was acknowledged: the endpoint responded with 200 after \d+ ms/,
+	);
 	receiver.behave('/tested', (_, response) => response.writeHead(500).end());
-	t.regex((await operator.submit(`${page}/test`)).text, /was not acknowledged: the endpoint answered 500/);
-	t.regex((await operator.get(page)).text, /Nothing was posted to this endpoint yet/, 'a test is not stored');
+	t.regex((await operator.submit(`${page}/test`)).text, /was not acknowledged: the endpoint responded with 500/);
+	t.regex((await operator.get(page)).text, /Nothing has been posted to this endpoint yet/, 'a test is not stored');
 });
 
 test('adds, changes, disables, enables and removes an endpoint, and rotates its secret', async t => {
@@ -132,7 +135,7 @@ test('adds, changes, disables, enables and removes an endpoint, and rotates its 
 	t.is((await admin.submit(`${page}/rotate`, {overlap: '1h'})).location, `${page}/secret`);
 	const {signing_secret: after} = await show(page);
 	t.not(after, before);
-	t.regex(await secret(), new RegExp(`data-copy="${after}".*Old secret ends.*in \\d`, 's'));
+	t.regex(await secret(), new RegExp(`data-copy="${after}".*Old secret expires.*in \\d`, 's'));
 
 	t.is((await admin.submit(`${page}/remove`, {typed: 'no'})).status, 422);
 	t.is((await admin.get(page)).status, 200);

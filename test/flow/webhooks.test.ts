@@ -95,7 +95,7 @@ test.serial('posts signed events, retries failed ones under the same id, and rep
 	const exhausted = await waitFor('it is exhausted', async () =>
 		(await client.deliveries(endpoint.id)).find(({status}) => status === 'exhausted'),
 	);
-	t.like(exhausted, {attempts: 5, last_error: 'it answered 500'});
+	t.like(exhausted, {attempts: 5, last_error: 'the server responded with 500'});
 	t.is(String(tries[0]?.headers['x-webhook-id']), exhausted.id);
 
 	well = true;

@@ -174,6 +174,14 @@ export async function fillGolden(cli: Cli, zone: Zone): Promise<void> {
 	const endpoint = ['webhook', 'add', 'https://127.0.0.1:1024/hooks', '--event', 'delivered,opened'];
 	const {id: endpointId} = await cli.json<{id: string}>(...endpoint);
 	const [first] = await insertDue(store, workspaceId, endpointId, 2);
-	const failed = {delivery_id: first, generation: 0, n: 1, at, ms: 5000, status: 503, error: 'it answered 503'};
+	const failed = {
+		delivery_id: first,
+		generation: 0,
+		n: 1,
+		at,
+		ms: 5000,
+		status: 503,
+		error: 'the server responded with 503',
+	};
 	await store.database('webhook_attempts').insert(failed);
 }

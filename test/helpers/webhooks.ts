@@ -102,7 +102,7 @@ export const acknowledged: PostEnd = {
 	tls: 'TLSv1.3',
 	ms: 1,
 };
-export const refused: PostEnd = {...acknowledged, status: 503, error: 'it answered 503'};
+export const refused: PostEnd = {...acknowledged, status: 503, error: 'the server responded with 503'};
 
 export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
 

@@ -180,7 +180,15 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 				});
 			}
 			await database('webhook_attempts').insert({
-				...{delivery_id: deliveryId, generation: 1, n: 1, at, status: 500, error: 'it answered 500', ms: 1},
+				...{
+					delivery_id: deliveryId,
+					generation: 1,
+					n: 1,
+					at,
+					status: 500,
+					error: 'the server responded with 500',
+					ms: 1,
+				},
 				answer: `No such user: ${address}`,
 			});
 		}

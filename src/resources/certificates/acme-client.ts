@@ -56,11 +56,11 @@ const [firstPollMs, maxPollMs] = [500, 15_000];
 const maxRequestedMs = 4 * 60_000;
 /** If an order is still `ready` after this many polls, the CA has lost the request for its certificate. */
 const maxReadyPolls = 5;
-/** Errors that do not depend on `replaces`. The empty one stands for no response, or one without a type. */
+/** Errors that do not depend on `replaces`. The empty one means that there was no response, or one without a type. */
 const lastingProblems = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const maxAuthorizations = 10;
 /** Errors about DNS (RFC 8555 §6.7), which do not depend on a port. */
-const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
+const dnsErrors: Record<string, string> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
 
 /**
@@ -81,7 +81,7 @@ export class AcmeClient {
 		const payload = {
 			termsOfServiceAgreed: true,
 			...(email !== null && {contact: toContacts(email)}),
-			...(binding !== null && {externalAccountBinding: bound(binding, url, key)}),
+			...(binding !== null && {externalAccountBinding: bind(binding, url, key)}),
 		};
 		return (await this.#ca.post({key, url: null}, url, payload, signal)).location;
 	}
@@ -110,13 +110,13 @@ export class AcmeClient {
 	 * tried. Rejects with an `AcmeError`.
 	 */
 	async order(account: Account, request: OrderRequest): Promise<string> {
-		const [type, ...others] = request.types;
+		const [type, ...otherTypes] = request.types;
 		try {
 			return await this.#orderBy(type, account, request);
 		} catch (error) {
-			const isOfPort = error instanceof ProofError && !Object.hasOwn(noPort, error.type);
-			const [next, ...rest] = isOfPort ? others.filter(other => other !== error.challenge) : [];
-			if (!isOfPort || next === undefined) {
+			const dependsOnPort = error instanceof ProofError && !Object.hasOwn(dnsErrors, error.type);
+			const [next, ...rest] = dependsOnPort ? otherTypes.filter(other => other !== error.challenge) : [];
+			if (!dependsOnPort || next === undefined) {
 				throw error;
 			}
 			return await this.order(account, {...request, types: [next, ...rest]}).catch(later => {
@@ -160,8 +160,8 @@ export class AcmeClient {
 	 */
 	async #open(account: Account, {name, replaces, signal}: OrderRequest): Promise<AcmeResponse> {
 		const url = await this.#ca.findUrl('newOrder', signal);
-		const send = (more: JsonObject) =>
-			this.#ca.post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
+		const send = (extra: JsonObject) =>
+			this.#ca.post(account, url, {identifiers: [{type: 'dns', value: name}], ...extra}, signal);
 		if (replaces === null || (await this.#ca.findUrl('renewalInfo', signal)) === '') {
 			return await send({});
 		}
@@ -186,8 +186,8 @@ export class AcmeClient {
 		if (authorization.status === 'valid') {
 			return;
 		}
-		const known = readChallenges(authorization).filter(one => Object.hasOwn(ports, asText(one.type)));
-		const challenge = known.find(one => one.type === type) ?? known[0];
+		const supported = readChallenges(authorization).filter(offered => Object.hasOwn(ports, asText(offered.type)));
+		const challenge = supported.find(offered => offered.type === type) ?? supported[0];
 		const token = asText(challenge?.token);
 		if (challenge === undefined || !/^[\w-]{16,200}$/.test(token)) {
 			throw new AcmeError(`the CA offers neither http-01 nor tls-alpn-01 for ${name}`);
@@ -195,14 +195,15 @@ export class AcmeClient {
 		const challengeType = challenge.type as ChallengeType;
 		await show({token, type: challengeType, name, key_authorization: `${token}.${thumbprint(account.key)}`});
 		await this.#requestValidation(account, url, asText(challenge.url), signal);
-		const done = await this.#poll(account, url, status => status === 'pending', signal);
-		if (done.status !== 'valid') {
-			const failed = readChallenges(done).find(one => parseProblem(one.error).type !== '');
-			const {detail, type: kind} = parseProblem(failed?.error);
-			const what =
-				noPort[kind] ??
-				`${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[challengeType]} of`;
-			throw new ProofError(`the CA ${what} ${name}: ${detail || asText(done.status)}`, kind, challengeType);
+		const validated = await this.#poll(account, url, status => status === 'pending', signal);
+		if (validated.status !== 'valid') {
+			const failed = readChallenges(validated).find(({error}) => parseProblem(error).type !== '');
+			const {detail, type: errorType} = parseProblem(failed?.error);
+			const failure =
+				dnsErrors[errorType] ??
+				`${errorType === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[challengeType]} of`;
+			const message = `the CA ${failure} ${name}: ${detail || asText(validated.status)}`;
+			throw new ProofError(message, errorType, challengeType);
 		}
 	}
 
@@ -218,7 +219,7 @@ export class AcmeClient {
 				throw error;
 			}
 			const read = readJson(await this.#ca.post(account, authorization, null, signal));
-			const challenge = readChallenges(read).find(one => one.url === url);
+			const challenge = readChallenges(read).find(listed => listed.url === url);
 			if (read.status === 'pending' && challenge?.status !== 'processing') {
 				throw error;
 			}
@@ -278,8 +279,8 @@ export class AcmeClient {
 	}
 
 	/** Waits before the next poll, for our own interval or the one that the CA requests, whichever is longer. */
-	async #pause(ownMs: number, askedMs: number, signal: AbortSignal): Promise<void> {
-		await this.#ca.pause(Math.max(Math.min(ownMs, maxPollMs), Math.min(askedMs, maxRequestedMs)), signal);
+	async #pause(ownMs: number, requestedMs: number, signal: AbortSignal): Promise<void> {
+		await this.#ca.pause(Math.max(Math.min(ownMs, maxPollMs), Math.min(requestedMs, maxRequestedMs)), signal);
 	}
 }
 
@@ -302,7 +303,7 @@ function thumbprint(key: KeyObject): string {
 }
 
 /** Creates the external account binding, which links the account to an existing customer of the CA (§7.3.4). */
-function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): JsonObject {
+function bind({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): JsonObject {
 	const head = encode(JSON.stringify({alg: 'HS256', kid, url}));
 	const payload = encode(JSON.stringify(toJwk(key)));
 	const signature = createHmac('sha256', secret).update(`${head}.${payload}`).digest('base64url');

@@ -45,11 +45,11 @@ type Signer = {readonly key: KeyObject; readonly url: string | null};
 
 const maxProblemLength = 500;
 const invisible = new RegExp(`[${unprintable}]+`, 'gu');
-const maxAnswerLength = 256 * 1024;
+const maxResponseLength = 256 * 1024;
 const maxNonces = 3;
-const askMs = 20_000;
+const timeoutMs = 20_000;
 /** How often a request is sent in total if it fails temporarily, and the first pause. Each later pause is doubled. */
-const [maxTries, firstRepeatMs] = [4, 1000];
+const [maxAttempts, firstRepeatMs] = [4, 1000];
 /**
  * If the CA requests a longer pause, the request fails and a later order retries, because an order lasts five minutes.
  */
@@ -84,7 +84,7 @@ export class AcmeConnection {
 	/** Returns a URL from the directory, which is read once. Empty if the directory does not have it. */
 	async findUrl(name: string, signal: AbortSignal): Promise<string> {
 		this.#directory ??= this.#repeat(signal, async () => {
-			const response = await this.#ask('GET', this.#options.directory, signal);
+			const response = await this.#request('GET', this.#options.directory, signal);
 			const read = readJson(response);
 			if (response.status !== 200 || asText(read.newOrder) === '') {
 				const {retryAfterMs, isTransient} = readProblem(response);
@@ -103,12 +103,12 @@ export class AcmeConnection {
 
 	/** Sends an unauthenticated GET. It is not repeated, and any status is returned. */
 	async get(url: string, signal: AbortSignal): Promise<AcmeResponse> {
-		return await this.#ask('GET', url, signal);
+		return await this.#request('GET', url, signal);
 	}
 
 	/** Posts a signed payload (§6.2), or reads a resource if `null` (§6.3). Rejects with an `AcmeError`. */
-	async post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
-		return await this.#repeat(signal, () => this.#post(by, url, payload, signal));
+	async post(signer: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
+		return await this.#repeat(signal, () => this.#post(signer, url, payload, signal));
 	}
 
 	async pause(ms: number, signal: AbortSignal): Promise<void> {
@@ -120,7 +120,7 @@ export class AcmeConnection {
 			try {
 				return await send();
 			} catch (error) {
-				if (!(error instanceof AcmeError) || !error.isTransient || attempt === maxTries || signal.aborted) {
+				if (!(error instanceof AcmeError) || !error.isTransient || attempt === maxAttempts || signal.aborted) {
 					throw error;
 				}
 				const pauseMs = Math.max(doubled(firstRepeatMs, attempt), error.retryAfterMs ?? 0);
@@ -133,16 +133,16 @@ export class AcmeConnection {
 	}
 
 	/** Posts a request, and repeats it with a new nonce if the CA rejects an expired one. */
-	async #post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
+	async #post(signer: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<AcmeResponse> {
 		for (let attempt = 1; ; attempt++) {
 			const nonce = await this.#takeNonce(signal);
-			const who = by.url === null ? {jwk: toJwk(by.key)} : {kid: by.url};
-			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
+			const identity = signer.url === null ? {jwk: toJwk(signer.key)} : {kid: signer.url};
+			const head = encode(JSON.stringify({alg: 'ES256', ...identity, nonce, url}));
 			const body = payload === null ? '' : encode(JSON.stringify(payload));
 			const signature = encode(
-				sign('sha256', Buffer.from(`${head}.${body}`), {key: by.key, dsaEncoding: 'ieee-p1363'}),
+				sign('sha256', Buffer.from(`${head}.${body}`), {key: signer.key, dsaEncoding: 'ieee-p1363'}),
 			);
-			const response = await this.#ask(
+			const response = await this.#request(
 				'POST',
 				url,
 				signal,
@@ -161,7 +161,7 @@ export class AcmeConnection {
 	/** Returns the nonce of the last response, or requests a new one (§7.2). */
 	async #takeNonce(signal: AbortSignal): Promise<string> {
 		if (this.#nonce === '') {
-			const response = await this.#ask('HEAD', await this.findUrl('newNonce', signal), signal);
+			const response = await this.#request('HEAD', await this.findUrl('newNonce', signal), signal);
 			if (response.status >= 400) {
 				throw readProblem(response);
 			}
@@ -171,18 +171,18 @@ export class AcmeConnection {
 		return nonce;
 	}
 
-	async #ask(
+	async #request(
 		method: 'GET' | 'HEAD' | 'POST',
 		url: string,
 		signal: AbortSignal,
 		body?: string,
 	): Promise<AcmeResponse> {
 		const {dispatcher, userAgent, now} = this.#options;
-		const host = `the CA at ${URL.canParse(url) ? new URL(url).host : 'no address'}`;
+		const host = `the CA at ${URL.canParse(url) ? new URL(url).host : 'an invalid URL'}`;
 		if (!url.startsWith('https://')) {
-			throw new AcmeError(`${host} does not respond: its URL is not an https URL`);
+			throw new AcmeError(`${host} cannot be used: its URL is not an https URL`);
 		}
-		const limit = AbortSignal.timeout(askMs);
+		const timeout = AbortSignal.timeout(timeoutMs);
 		try {
 			const {
 				statusCode,
@@ -193,7 +193,7 @@ export class AcmeConnection {
 				dispatcher,
 				headers: {'user-agent': userAgent, ...(body && {'content-type': 'application/jose+json'})},
 				body: body ?? null,
-				signal: AbortSignal.any([signal, limit]),
+				signal: AbortSignal.any([signal, timeout]),
 			});
 			const text = await readBody(stream);
 			this.#nonce = asText(headers['replay-nonce']).slice(0, 1000) || this.#nonce;
@@ -204,8 +204,8 @@ export class AcmeConnection {
 				text,
 			};
 		} catch (error) {
-			const why = limit.aborted ? `no response within ${askMs / 1000} s` : (error as Error).message;
-			throw new AcmeError(`${host} does not respond: ${why}`, {isTransient: !(error instanceof TooLong)});
+			const reason = timeout.aborted ? `no response within ${timeoutMs / 1000} s` : (error as Error).message;
+			throw new AcmeError(`${host} does not respond: ${reason}`, {isTransient: !(error instanceof TooLong)});
 		}
 	}
 }
@@ -215,8 +215,8 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 	let size = 0;
 	for await (const chunk of stream) {
 		size += chunk.length;
-		if (size > maxAnswerLength) {
-			throw new TooLong('its response is too long');
+		if (size > maxResponseLength) {
+			throw new TooLong('the response is too long');
 		}
 		chunks.push(chunk);
 	}
@@ -227,11 +227,11 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 function readProblem(response: AcmeResponse): AcmeError {
 	const {status, retryAfterMs} = response;
 	const {type, detail} = parseProblem(readJson(response));
-	const mayPass = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
+	const isTemporary = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
 	return new AcmeError(`the CA responded with ${status}: ${detail || type || 'no reason'}`, {
 		type,
 		retryAfterMs,
-		isTransient: mayPass && !accountProblems.includes(type),
+		isTransient: isTemporary && !accountProblems.includes(type),
 	});
 }
 

@@ -22,9 +22,9 @@ export function certificateCommands(certificate: CliCommand): void {
 		.verb('show <name>', 'Show the certificate of a name and the last renewal error')
 		.sample('mailctl certificate show mail.example.com')
 		.does<object, [string]>(async (session, _options, name) => {
-			const row = await findCertificate(await session.reader(), spelled(name));
+			const row = await findCertificate(await session.reader(), normalizeName(name));
 			if (row === undefined) {
-				throw new CliError('data', `there is no certificate for ${name}`, 'see mailctl certificate list');
+				throw new CliError('data', `${name} has no certificate`, 'see mailctl certificate list');
 			}
 			session.one(createNoun(session), row);
 		});
@@ -34,7 +34,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		.sample('mailctl certificate renew mail.example.com')
 		.does<object, [string | undefined]>(async (session, _options, name) => {
 			const {acme, databaseUrl, dataDir} = session.settings();
-			const input = name === undefined ? {} : {name: spelled(name)};
+			const input = name === undefined ? {} : {name: normalizeName(name)};
 			const names = await session.performAnywhere(renewCertificates, input);
 			const isIdle = !acme || (databaseUrl === null && liveDaemon(dataDir) === null);
 			session.show({renewing: names}, () => [
@@ -46,9 +46,9 @@ export function certificateCommands(certificate: CliCommand): void {
 		});
 }
 
-const spelled = (name: string) => parseDomain(name.replace(/\.$/, '')) ?? name.toLowerCase();
+const normalizeName = (name: string) => parseDomain(name.replace(/\.$/, '')) ?? name.toLowerCase();
 
-const minute = (time: string | null) => time && `${shortTime(time).slice(0, 16)} UTC`;
+const formatMinute = (time: string | null) => time && `${shortTime(time).slice(0, 16)} UTC`;
 const renewTime = (row: Certificate): string | null => {
 	const at = renewAt(row);
 	return at === null ? null : storeTime(at);
@@ -72,15 +72,15 @@ function createNoun(session: Session): Noun<Certificate> {
 		fields: [
 			{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
 			{title: 'STATE', name: 'state', cell: state},
-			{title: 'EXPIRES', name: 'expires', cell: row => minute(row.not_after)},
+			{title: 'EXPIRES', name: 'expires', cell: row => formatMinute(row.not_after)},
 			{title: 'ISSUER', name: 'issuer', cell: row => row.issuer, cut: true},
 			{title: 'CA', cell: row => row.directory && new URL(row.directory).host, cut: true},
 			{name: 'CA', cell: row => row.directory},
-			{name: 'starts', cell: row => minute(row.not_before)},
-			{name: 'renewed from', cell: row => minute(renewTime(row))},
+			{name: 'starts', cell: row => formatMinute(row.not_before)},
+			{name: 'renewed from', cell: row => formatMinute(renewTime(row))},
 			{
 				name: 'next attempt',
-				cell: row => (row.fault === null || row.unused !== null ? undefined : minute(row.next_try_at)),
+				cell: row => (row.fault === null || row.unused !== null ? undefined : formatMinute(row.next_try_at)),
 			},
 			{title: 'ERROR', name: 'error', cell: row => row.fault ?? row.unused ?? undefined, cut: true},
 		],

@@ -36,11 +36,11 @@ export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
  */
 const [baseNew, newPerDomain, maxNew] = [5, 2, 50];
 
-/** Concurrent lookups. There may be thousands of names, and name servers that do not respond. */
+/** The maximum number of concurrent lookups. There may be thousands of names, and unresponsive name servers. */
 const maxConcurrent = 32;
 
 const isFullName = (name: string | null): name is string => name?.includes('.') === true && isIP(name) === 0;
-const normal = (address: string): string =>
+const normalize = (address: string): string =>
 	isIP(address) === 0 ? address : ipaddr.process(address).toNormalizedString();
 
 /**
@@ -50,44 +50,44 @@ const normal = (address: string): string =>
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
 	const {hostname, publicHost, linkHosts, mailDomains, former, addresses, resolver, isSure} = input;
 	const wishes = new Map<string, Wish>();
-	const ownAddresses = new Set(addresses.filter(isPublicAddress).map(normal));
-	let areKnown = true;
+	const ownAddresses = new Set(addresses.filter(isPublicAddress).map(normalize));
+	let areAddressesKnown = true;
 	for (const name of [hostname, publicHost].filter(isFullName)) {
 		wishes.set(name, 'yes');
 		const lookup = await findAddresses(name, resolver, false);
-		areKnown &&= lookup.kind !== 'failed';
+		areAddressesKnown &&= lookup.kind !== 'failed';
 		for (const address of lookup.kind === 'found' ? lookup.addresses : []) {
-			ownAddresses.add(normal(address));
+			ownAddresses.add(normalize(address));
 		}
 	}
-	const lookAt = async (name: string, isExpected: boolean): Promise<Wish> => {
+	const checkName = async (name: string, isExpected: boolean): Promise<Wish> => {
 		const lookup = await findAddresses(name, resolver, false);
 		if (lookup.kind === 'failed') {
 			return 'unknown';
 		}
-		const other =
-			lookup.kind === 'found' ? lookup.addresses.find(address => !ownAddresses.has(normal(address))) : undefined;
+		const isForeign = (address: string) => !ownAddresses.has(normalize(address));
+		const other = lookup.kind === 'found' ? lookup.addresses.find(isForeign) : undefined;
 		if (lookup.kind === 'found' && other === undefined) {
 			return 'yes';
 		}
-		if (other !== undefined && !areKnown) {
+		if (other !== undefined && !areAddressesKnown) {
 			return 'unknown';
 		}
-		const why = other === undefined ? 'has no address in DNS' : `points to ${other}, which is not this machine`;
-		return {no: isExpected ? `${name} ${why}` : null};
+		const reason = other === undefined ? 'has no address in DNS' : `points to ${other}, which is not this machine`;
+		return {no: isExpected ? `${name} ${reason}` : null};
 	};
-	const others = new Map([
+	const optionalNames = new Map([
 		...former.map(name => [name, false] as const),
 		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),
 		...linkHosts.map(name => [name, true] as const),
 	]);
-	const remaining = [...others].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
-	const queue = async () => {
+	const remaining = [...optionalNames].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
+	const checkRemaining = async () => {
 		for (const [name, isExpected] of remaining) {
-			wishes.set(name, isSure(name) ? 'yes' : await lookAt(name, isExpected));
+			wishes.set(name, isSure(name) ? 'yes' : await checkName(name, isExpected));
 		}
 	};
-	await Promise.all(Array.from({length: maxConcurrent}, queue));
+	await Promise.all(Array.from({length: maxConcurrent}, checkRemaining));
 	return wishes;
 }
 
@@ -97,18 +97,18 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
  * workspaces, and `recent` contains the names of the last day.
  */
 export function newNames(owners: ReadonlyMap<string, string>, recent: readonly string[]): (name: string) => boolean {
-	const left = new Map<string, number>();
+	const remaining = new Map<string, number>();
 	for (const owner of owners.values()) {
-		left.set(owner, Math.min((left.get(owner) ?? baseNew) + newPerDomain, maxNew));
+		remaining.set(owner, Math.min((remaining.get(owner) ?? baseNew) + newPerDomain, maxNew));
 	}
 	const take = (name: string): boolean => {
 		const labels = name.split('.');
 		const owner = labels
-			.map((_, n) => owners.get(labels.slice(n).join('.')))
+			.map((_, index) => owners.get(labels.slice(index).join('.')))
 			.find(workspaceId => workspaceId !== undefined);
-		const free = left.get(owner ?? '') ?? 1;
-		left.set(owner ?? '', owner === undefined ? 1 : free - 1);
-		return free > 0;
+		const allowed = remaining.get(owner ?? '') ?? 1;
+		remaining.set(owner ?? '', owner === undefined ? 1 : allowed - 1);
+		return allowed > 0;
 	};
 	recent.forEach(take);
 	return take;

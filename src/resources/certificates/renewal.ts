@@ -25,10 +25,10 @@ export function renewAt(
 	return Math.min(start + (end - start) * share, until - (until - from) / 10);
 }
 
-/** Why a certificate is not ordered although there is no problem. Stored and compared, so it must not change. */
+/** The reason why a certificate that nothing needs is not ordered. Stored and compared, so it must not change. */
 export const notAsked = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
-/** Why a certificate is not ordered yet. Stored and compared, so it must not change. */
+/** The reason why a certificate is not ordered yet. Stored and compared, so it must not change. */
 export const overBudget = 'its workspace has had as many new names today as it may';
 
 /** Whether a certificate has been ordered or is due, so that its name counts against the limit of its workspace. */

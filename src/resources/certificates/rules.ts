@@ -1,6 +1,6 @@
 import {storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
-import {notFound, type OperationContext, operation, Refused} from '../operation.ts';
+import {type OperationContext, operation, Refused} from '../operation.ts';
 import {makeDue} from './store.ts';
 
 /** Marks certificates as due, so that the daemon orders them immediately. Returns their names. */
@@ -21,8 +21,9 @@ export const renewCertificates = operation({
 		if (names.length > 0) {
 			return names;
 		}
-		const texts = {wrong: 'there are no certificates', next: 'set MAILCTL_ACME=true and start the daemon'};
-		throw name === null ? new Refused('not_found', texts) : notFound('certificate', `for ${name} that is in use`);
+		const wrong = name === null ? 'no certificates are in use' : `no certificate for ${name} is in use`;
+		const next = name === null ? 'set MAILCTL_ACME=true and start the daemon' : 'see mailctl certificate list';
+		throw new Refused('not_found', {wrong, next});
 	},
 	audit: 'certificate.renewal_requested',
 	entry: (names, {name = null}) => ({target: name, detail: {names: names.length}}),

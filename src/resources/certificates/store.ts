@@ -15,12 +15,12 @@ export type Certificate = {
 	readonly directory: string | null;
 	/** The CA of the last order, whatever its outcome. */
 	readonly tried_directory: string | null;
-	/** When the CA suggests renewing it; `null` if it does not say. */
+	/** The window in which the CA suggests renewing it; `null` if it suggests none. */
 	readonly window_start: string | null;
 	readonly window_end: string | null;
 	/** When it is checked next. */
 	readonly next_try_at: string;
-	/** Until when a node has it in progress; `null` if none does. */
+	/** When a node's claim on it expires; `null` if no node is working on it. */
 	readonly taken_until: string | null;
 	/** How many orders have failed since the last successful one. */
 	readonly tries: number;
@@ -117,9 +117,9 @@ export async function openCertificates(
 	failed: (error: unknown, name: string) => void,
 ): Promise<Array<Readonly<Record<'name' | 'chain' | 'secret' | 'key', string>>>> {
 	const opened = [];
-	for (const some of inParts(names, namesAtOnce)) {
+	for (const part of inParts(names, namesAtOnce)) {
 		const rows: Array<Record<'name' | 'chain' | 'secret', string>> = await reader('certificates')
-			.whereIn('name', some)
+			.whereIn('name', part)
 			.whereNotNull('chain')
 			.select('name', 'chain', 'secret');
 		for (const row of rows) {
@@ -133,7 +133,7 @@ export async function openCertificates(
 	return opened;
 }
 
-/** What certificates need to know of verified domains, and of domains that receive mail. */
+/** The hosts and domains that may need certificates. */
 export type Hosts = {
 	readonly linkHosts: readonly string[];
 	/** Link hosts that DNS has not been seen to point to this machine. */
@@ -162,19 +162,19 @@ export async function listHosts(reader: Knex): Promise<Hosts> {
 export type Noted = Pick<Certificate, 'name'> &
 	Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at' | 'updated_at'>>;
 
-/** Notes whether names are needed, with the same columns for each. A new name is due at once. */
+/** Records whether names need certificates, with the same columns for each. A new name is due immediately. */
 export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[], now: string): Promise<void> {
-	for (const some of inParts(names, namesAtOnce)) {
+	for (const part of inParts(names, namesAtOnce)) {
 		await trx('certificates')
-			.insert(some.map(noted => ({next_try_at: now, tries: 0, updated_at: now, ...noted})))
+			.insert(part.map(noted => ({next_try_at: now, tries: 0, updated_at: now, ...noted})))
 			.onConflict('name')
-			.merge(Object.keys(some[0] ?? {}));
+			.merge(Object.keys(part[0] ?? {}));
 	}
 }
 
 /**
  * Changes a certificate that the node holds which set `taken_until`, or that no node holds (`null`); returns `false` if
- * that has changed. To take a certificate, the next check is compared too, because another node may have held it since
+ * that has changed. To claim a certificate, the next check is compared too, because another node may have held it since
  * it was read.
  */
 export async function updateCertificate(

@@ -18,8 +18,8 @@ const [integerTag, bitsTag, octetsTag, oidTag, sequenceTag, setTag] = [2, 3, 4, 
 function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
 	const content = Buffer.concat(parts);
 	const {length} = content;
-	const long = length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
-	return Buffer.concat([Buffer.from([tag, ...(length < 0x80 ? [length] : long)]), content]);
+	const longForm = length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+	return Buffer.concat([Buffer.from([tag, ...(length < 0x80 ? [length] : longForm)]), content]);
 }
 
 const sequence = (...parts: readonly Uint8Array[]): Buffer => der(sequenceTag, ...parts);
@@ -29,8 +29,8 @@ function oid(text: string): Buffer {
 	const [first = 0, second = 0, ...rest] = text.split('.').map(Number);
 	const octets = [first * 40 + second, ...rest].flatMap(number => {
 		const groups = [number & 0x7f];
-		for (let left = number >> 7; left > 0; left >>= 7) {
-			groups.unshift((left & 0x7f) | 0x80);
+		for (let high = number >> 7; high > 0; high >>= 7) {
+			groups.unshift((high & 0x7f) | 0x80);
 		}
 		return groups;
 	});
@@ -78,13 +78,13 @@ export function challengeCertificate(name: string, keyAuthorization: string): Ke
 		der(octetsTag, der(octetsTag, digest)),
 	);
 	const subject = sequence(der(setTag, sequence(oid('2.5.4.3'), der(0x0c, Buffer.from('ACME challenge')))));
-	const always = sequence(der(0x17, Buffer.from('200101000000Z')), der(0x17, Buffer.from('491231235959Z')));
+	const validity = sequence(der(0x17, Buffer.from('200101000000Z')), der(0x17, Buffer.from('491231235959Z')));
 	const content = sequence(
 		der(0xa0, der(integerTag, Buffer.from([2]))),
 		der(integerTag, Buffer.from([1])),
 		ecdsaWithSha256,
 		subject,
-		always,
+		validity,
 		subject,
 		publicInfo(key),
 		der(0xa3, sequence(alternativeName(name), proof)),
@@ -119,11 +119,11 @@ export function readChain(text: string, key: KeyObject, name: string, now: numbe
 		if (!leaf.checkPrivateKey(key)) {
 			return 'the certificate from the CA has a different key than requested';
 		}
-		const isFor = leaf.checkHost(name, {subject: 'never'}) !== undefined;
+		const isForName = leaf.checkHost(name, {subject: 'never'}) !== undefined;
 		// A malformed name leaves an error in OpenSSL's queue that an unrelated later call would report. Parsing clears
 		// it.
 		void new X509Certificate(leaf.raw);
-		if (!isFor) {
+		if (!isForName) {
 			return `the certificate from the CA is not for ${name}`;
 		}
 		if (Number.isNaN(from) || !(until > now)) {
@@ -157,10 +157,10 @@ export function renewalId(chain: string): string | null {
 export function authorityKeyId(certificate: Buffer): Buffer | null {
 	const value = certificate.indexOf(Buffer.from('0603551d2304', 'hex')) + 6;
 	// OCTET STRING { SEQUENCE { [0] keyIdentifier
-	const [, sequenceOf, , tag, length = 0] = certificate.subarray(value);
-	const isThere = value > 5 && sequenceOf === sequenceTag && tag === 0x80 && length < 0x80;
+	const [, sequenceByte, , tag, length = 0] = certificate.subarray(value);
+	const isPresent = value > 5 && sequenceByte === sequenceTag && tag === 0x80 && length < 0x80;
 	const id = certificate.subarray(value + 5, value + 5 + length);
-	return isThere && id.length === length ? id : null;
+	return isPresent && id.length === length ? id : null;
 }
 
 /** Parses a key from a PEM that `pemOf` wrote. */

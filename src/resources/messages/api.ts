@@ -67,10 +67,10 @@ export const sendMessageRoute: Route = parts => api => {
 			const key = readIdempotencyKey(request.headers['idempotency-key']);
 			const caller = requireCaller(request);
 			const read = readSend(request.body, caller, clock.now());
-			const unknown = checkQuery(request.query);
-			if (unknown.length > 0) {
-				const inBody = read.ok ? [] : (read.violations ?? []);
-				throw apiError('validation_failed', {violations: [...unknown, ...inBody].slice(0, maxViolations)});
+			const queryViolations = checkQuery(request.query);
+			if (queryViolations.length > 0) {
+				const violations = [...queryViolations, ...(read.ok ? [] : (read.violations ?? []))];
+				throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 			}
 			if (!read.ok) {
 				throw apiError(read.code, read);
@@ -131,7 +131,7 @@ export const messageEventsRoute = listRoute({
 	csv: csvColumns.timeline,
 });
 
-const copyQuery = Type.Object(
+const recipientQuery = Type.Object(
 	{
 		recipient: Type.Optional(
 			Type.String({format: 'query-recipient-email', description: 'One of the recipients. Defaults to `to`.'}),
@@ -140,31 +140,31 @@ const copyQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-const ofOneCopy = {
+const contentRoute = {
 	isLarge: true,
 	scope: 'messages:read',
 	id: 'msg',
 	missing: 'message_not_found',
 	tag: 'Messages',
-	query: copyQuery,
+	query: recipientQuery,
 	errors: ['unprocessable_entity', 'content_removed'],
 } as const;
 
 const getContentRoute = apiRoute({
-	...ofOneCopy,
+	...contentRoute,
 	endpoint: 'GET /v1/messages/:id/content',
 	summary: "Get a message's content",
 	description:
 		'The subject, HTML and text that the template renders for this recipient. Links are not rewritten for tracking.',
 	answer: [200, 'The content.', previewSchema],
 	async handle({caller, id, query}, parts) {
-		const recipientId = await chosenRecipient(parts, caller, id, query.recipient);
-		return (await rerendered(parts, caller, recipientId)).content;
+		const recipientId = await findRecipientId(parts, caller, id, query.recipient);
+		return (await rerender(parts, caller, recipientId)).content;
 	},
 });
 
 const downloadMessageRoute = apiRoute({
-	...ofOneCopy,
+	...contentRoute,
 	endpoint: 'GET /v1/messages/:id/raw',
 	summary: 'Download a message',
 	description:
@@ -172,9 +172,9 @@ const downloadMessageRoute = apiRoute({
 	answer: [200, 'The message (RFC 5322).', null],
 	media: 'message/rfc822',
 	async handle({caller, id, query, reply}, parts) {
-		const recipientId = await chosenRecipient(parts, caller, id, query.recipient);
+		const recipientId = await findRecipientId(parts, caller, id, query.recipient);
 		const mail =
-			(await parts.messageContent.captured(recipientId)) ?? (await rerendered(parts, caller, recipientId)).mail;
+			(await parts.messageContent.captured(recipientId)) ?? (await rerender(parts, caller, recipientId)).mail;
 		reply.type('message/rfc822').header('content-disposition', `attachment; filename="${id}.eml"`);
 		return toBuffer(mail);
 	},
@@ -184,7 +184,7 @@ const downloadMessageRoute = apiRoute({
 export const messageContentRoutes: readonly Route[] = [getContentRoute, downloadMessageRoute];
 
 /** Returns the id of the requested recipient. */
-async function chosenRecipient(
+async function findRecipientId(
 	{reader}: ApiParts,
 	caller: Caller,
 	id: string,
@@ -201,7 +201,7 @@ async function chosenRecipient(
 	}
 	const recipients = await listRecipients(reader, caller.workspaceId, id);
 	const key = address === undefined ? undefined : queryAddressKey(address);
-	const recipient = recipients.find(each => key === undefined || queryAddressKey(each.address) === key);
+	const recipient = recipients.find(row => key === undefined || queryAddressKey(row.address) === key);
 	if (!recipient) {
 		const message = 'must be a recipient of this message';
 		throw apiError('validation_failed', {violations: [{field: 'recipient', message}]});
@@ -209,11 +209,11 @@ async function chosenRecipient(
 	return recipient.id;
 }
 
-async function rerendered({messageContent, work}: ApiParts, {workspaceId}: Caller, recipientId: string) {
+async function rerender({messageContent, work}: ApiParts, {workspaceId}: Caller, recipientId: string) {
 	const rendered = await work.messageRenders(workspaceId, () => messageContent.rerender(workspaceId, recipientId));
 	if (rendered === 'no_sender' || !rendered.ok) {
-		const why = rendered === 'no_sender' ? 'its sender was removed' : rendered.message;
-		throw apiError('unprocessable_entity', {message: `The message cannot be rendered again: ${why}.`});
+		const reason = rendered === 'no_sender' ? 'its sender was removed' : rendered.message;
+		throw apiError('unprocessable_entity', {message: `The message cannot be rendered again: ${reason}.`});
 	}
 	return rendered;
 }
@@ -262,7 +262,7 @@ async function readRecipients(reader: Knex, caller: Caller, id: string) {
 }
 
 /** The options of the routes that change a message before its first attempt. */
-const changedMessage = {
+const changeRoute = {
 	id: 'msg',
 	missing: 'message_not_found',
 	tag: 'Messages',
@@ -271,7 +271,7 @@ const changedMessage = {
 } as const;
 
 const cancelMessageRoute = operationRoute(cancelMessage, {
-	...changedMessage,
+	...changeRoute,
 	endpoint: 'POST /v1/messages/:id/cancel',
 	isBodyOptional: true,
 	summary: 'Cancel a message',
@@ -281,7 +281,7 @@ const cancelMessageRoute = operationRoute(cancelMessage, {
 });
 
 const rescheduleMessageRoute = operationRoute(rescheduleMessage, {
-	...changedMessage,
+	...changeRoute,
 	endpoint: 'PATCH /v1/messages/:id',
 	summary: 'Reschedule a message',
 	description:

@@ -4,7 +4,7 @@ import {attemptText} from './timeline-text.ts';
 
 /**
  * Formats an attempt for people: where and when, the step it reached, the full reply and, if stored, the SMTP dialogue.
- * Everything that came from outside is made safe to print.
+ * Untrusted text is made safe to print.
  */
 export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 	const {n, at, dialogue} = attempt;
@@ -13,14 +13,14 @@ export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 		`  ${n}. ${shortTime(at)}  ${printable(where)}`,
 		...wrapped(printable(how), width, '     '),
 		...reply.flatMap(line => wrapped(printable(line), width, '     ')),
-		...(dialogue?.split('\n') ?? []).flatMap(line => saidLines(printable(line.trimEnd()), width)),
+		...(dialogue?.split('\n') ?? []).flatMap(line => dialogueLines(printable(line.trimEnd()), width)),
 	];
 }
 
 /** Formats a line of the dialogue, `    12 S: 250 Ok`; a long one continues below its text. */
-function saidLines(line: string, width: number): string[] {
-	const head = /^ *\d+ [CS*]: /.exec(line)?.[0] ?? '';
+function dialogueLines(line: string, width: number): string[] {
+	const prefix = /^ *\d+ [CS*]: /.exec(line)?.[0] ?? '';
 	const bar = '     | ';
-	const [first = '', ...rest] = wrapped(line.slice(head.length), width - bar.length - head.length);
-	return [`${bar}${head}${first}`, ...rest.map(more => `${bar}${' '.repeat(head.length)}${more}`)];
+	const [first = '', ...rest] = wrapped(line.slice(prefix.length), width - bar.length - prefix.length);
+	return [`${bar}${prefix}${first}`, ...rest.map(text => `${bar}${' '.repeat(prefix.length)}${text}`)];
 }

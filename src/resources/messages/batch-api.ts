@@ -117,7 +117,7 @@ export const sendBatchRoute: Route = parts => api => {
 			onRequest: auth.needs('messages:send', 'batch'),
 			bodyLimit,
 			config: {json: jsonLimits},
-			errorHandler: (error, request, reply) => drawForRefused(parts, error, request, reply),
+			errorHandler: (error, request, reply) => countInvalidBatch(parts, error, request, reply),
 			schema: batchSchema,
 			// The schemas only describe the API here. The handler validates the body itself, in the documented order of
 			// checks.
@@ -174,9 +174,9 @@ async function readItems(parts: ApiParts, request: FastifyRequest, messages: unk
 			const read = request.isHeavy
 				? await inSlice(() => readItem(parts, item, caller))
 				: readItem(parts, item, caller);
-			items.push(await inThread(parts, read, item as BatchItem, caller));
+			items.push(await withThread(parts, read, item as BatchItem, caller));
 		}
-		// Frees what has been read: the texts of attachments are large.
+		// Frees the item, because attachments are large.
 		messages[index] = null;
 	}
 	return items;
@@ -188,23 +188,22 @@ function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item
 	}
 	const read = readBatchItem(item, caller, tools.clock.now());
 	if (read.ok) {
-		const {idempotencyKey: key, ...sent} = item as BatchItem;
-		return {send: read.send, idempotency: key === undefined ? null : toIdempotency(vault, key, sent)};
+		const {idempotencyKey: key, ...body} = item as BatchItem;
+		return {send: read.send, idempotency: key === undefined ? null : toIdempotency(vault, key, body)};
 	}
-	const [first] = read.violations ?? [];
-	if (first === undefined) {
-		return {problem: toProblem(read.code)};
-	}
-	return {problem: faultIn(first, read.code)};
+	const [violation] = read.violations ?? [];
+	return {problem: violation ? violationProblem(violation, read.code) : toProblem(read.code)};
 }
 
-async function inThread(parts: ApiParts, item: Item, body: BatchItem, caller: Caller): Promise<Item> {
+async function withThread(parts: ApiParts, item: Item, body: BatchItem, caller: Caller): Promise<Item> {
 	const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
-	return send === null ? {problem: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
+	return send === null
+		? {problem: violationProblem(notAnswered, 'validation_failed')}
+		: {...item, ...(send && {send})};
 }
 
 /** Counts a batch with an invalid body as one item of the rate limit: it costs as much to read as a valid one. */
-async function drawForRefused(
+async function countInvalidBatch(
 	{limits, tools}: ApiParts,
 	error: unknown,
 	{caller}: FastifyRequest,
@@ -233,7 +232,7 @@ function failed(index: number, error: Problem): object {
 	return {index, status: 'error', error};
 }
 
-function faultIn({field, message}: Violation, code: ApiErrorCode): Problem {
+function violationProblem({field, message}: Violation, code: ApiErrorCode): Problem {
 	return {code, message: `${field === 'body' ? 'the item' : field} ${message}`};
 }
 

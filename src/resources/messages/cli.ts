@@ -58,31 +58,7 @@ const maxEvents = 10_000;
 const maxReports = 1000;
 
 export function messageCommands(message: CliCommand): void {
-	message
-		.verb('list', 'List messages, newest first')
-		.sample('mailctl message list --status bounced --since 24h')
-		.option('--status <status>', recipientStates.join(', '), status)
-		.option('--recipient <address>', 'to this address')
-		.option('--from <address>', 'from this address')
-		.option('--subject <words>', 'with all of these words in the subject', subjectWords)
-		.option(
-			'--metadata <key=value|value>',
-			'with this metadata, or this value of any key; if repeated, all must match',
-			collect,
-		)
-		.option('--template <id|name>', 'rendered from this template')
-		.option('--tag <tag>', 'with this tag')
-		.option('--message-id <id>', 'with this Message-ID')
-		.option('--scheduled', 'scheduled for later with --at')
-		.option('--since <time>', 'accepted at this time or later: a time, or a duration before now', past('--since'))
-		.option('--until <time>', 'accepted before this time', past('--until'))
-		.option(
-			'--limit <n>',
-			`at most this many (default: ${defaultLimit}; all with --csv)`,
-			count('--limit', 1, 10_000),
-		)
-		.option('--csv', 'print CSV')
-		.does<ListOptions>(list);
+	listVerb(message);
 
 	message
 		.verb('events', 'Print the events of all messages, oldest first')
@@ -123,6 +99,34 @@ export function messageCommands(message: CliCommand): void {
 		.does<{recipient?: string}, [string]>(printRaw);
 }
 
+function listVerb(message: CliCommand): void {
+	message
+		.verb('list', 'List messages, newest first')
+		.sample('mailctl message list --status bounced --since 24h')
+		.option('--status <status>', recipientStates.join(', '), status)
+		.option('--recipient <address>', 'to this address')
+		.option('--from <address>', 'from this address')
+		.option('--subject <words>', 'with all of these words in the subject', subjectWords)
+		.option(
+			'--metadata <key=value|value>',
+			'with this metadata, or this value of any key; if repeated, all must match',
+			collect,
+		)
+		.option('--template <id|name>', 'rendered from this template')
+		.option('--tag <tag>', 'with this tag')
+		.option('--message-id <id>', 'with this Message-ID')
+		.option('--scheduled', 'scheduled for later with --at')
+		.option('--since <time>', 'accepted at this time or later: a time, or a duration before now', past('--since'))
+		.option('--until <time>', 'accepted before this time', past('--until'))
+		.option(
+			'--limit <n>',
+			`at most this many (default: ${defaultLimit}; all with --csv)`,
+			count('--limit', 1, 10_000),
+		)
+		.option('--csv', 'print CSV')
+		.does<ListOptions>(list);
+}
+
 /** Prints the events of the workspace until now as CSV. */
 async function printEvents(session: Session): Promise<void> {
 	const {reader, workspaceId} = await session.inWorkspace();
@@ -155,14 +159,14 @@ async function show(session: Session, _options: object, id: string): Promise<voi
 
 async function cancel(session: Session, _options: object, id: string): Promise<void> {
 	const {id: messageId} = await chosenMessage(session, id);
-	const ended = await session.perform(cancelMessage, {id: messageId});
-	session.show(messageView(ended), () => [`cancelled ${ended.id}`]);
+	const message = await session.perform(cancelMessage, {id: messageId});
+	session.show(messageView(message), () => [`cancelled ${message.id}`]);
 }
 
 async function reschedule(session: Session, _options: object, id: string, sendAt: string): Promise<void> {
 	const {id: messageId} = await chosenMessage(session, id);
-	const moved = await session.perform(rescheduleMessage, {id: messageId, sendAt});
-	session.show(messageView(moved), () => [`${moved.id} is sent at ${moved.extras.sendAt ?? 'once'}`]);
+	const message = await session.perform(rescheduleMessage, {id: messageId, sendAt});
+	session.show(messageView(message), () => [`${message.id} is sent at ${message.extras.sendAt ?? 'once'}`]);
 }
 
 /** Renders a message again for one of its recipients and prints it. */
@@ -172,7 +176,7 @@ async function printRaw(session: Session, {recipient: to}: {recipient?: string},
 	const recipients = await readRecipients(await session.reader(), workspaceId, message.id);
 	const requestedKey = to === undefined ? undefined : address(to, true).key;
 	const recipient = recipients.find(
-		each => requestedKey === undefined || address(each.address, true).key === requestedKey,
+		row => requestedKey === undefined || address(row.address, true).key === requestedKey,
 	);
 	if ((await findMessageStatus(await session.reader(), workspaceId, message.id))?.isEmptied) {
 		throw new CliError(
@@ -198,27 +202,27 @@ const status = oneOf('--status', recipientStates);
 
 const none = 'no messages; send one with mailctl send';
 
-const wholeMessages: Noun<StoredMessage> = {none, json: message => messageView(message, storedTime), fields: []};
+const fullMessages: Noun<StoredMessage> = {none, json: message => messageView(message, storedTime), fields: []};
 
-const lines = (title: string, at: 'created_at' | 'send_at'): Noun<ListedMessage> => ({
+const createListNoun = (title: string, column: 'created_at' | 'send_at'): Noun<ListedMessage> => ({
 	none,
 	json: row => row,
 	fields: [
 		{title: 'TO', cell: row => row.to, cut: true},
 		{title: 'STATUS', cell: row => row.status},
 		{title: 'SUBJECT', cell: row => row.subject, cut: 'first'},
-		{title, cell: row => shortTime(row[at]).slice(5, 16)},
+		{title, cell: row => shortTime(row[column]).slice(5, 16)},
 		{title: 'ID', cell: row => row.id, id: 12},
 	],
 });
 
-const messages = lines('UTC', 'created_at');
-const scheduled = {...lines('SENT AT UTC', 'send_at'), none: 'no messages are scheduled'};
+const messages = createListNoun('UTC', 'created_at');
+const scheduled = {...createListNoun('SENT AT UTC', 'send_at'), none: 'no messages are scheduled'};
 
 async function list(session: Session, options: ListOptions): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const {messageId} = options;
-	const id = messageId === undefined ? undefined : await messageOf(session, messageId);
+	const id = messageId === undefined ? undefined : await readMessageId(session, messageId);
 	const filter = {
 		workspaceId,
 		status: options.status,
@@ -246,7 +250,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		await session.csv(streamCsv(csvColumns.messages, pages, row => messageView(row, storedTime)));
 	} else if (session.json) {
 		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
-		session.list(wholeMessages, await listMessages(reader, filter, limit, read));
+		session.list(fullMessages, await listMessages(reader, filter, limit, read));
 	} else {
 		const rows = await listMessages(reader, filter, limit, ids => readLines(reader, ids));
 		session.list(options.scheduled ? scheduled : messages, rows);
@@ -258,12 +262,12 @@ async function templateId(session: Session, key: string): Promise<string> {
 	return isTemplateId(key) ? key : (await chosenTemplate(session, key)).id;
 }
 
-async function messageOf(session: Session, messageId: string): Promise<string | undefined> {
+async function readMessageId(session: Session, messageId: string): Promise<string | undefined> {
 	const links = createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes});
 	return links.readMessageId(messageId) ?? undefined;
 }
 
-/** Throws a usage error (64). */
+/** Parses the words of `--subject`. Throws a usage error (64). */
 function subjectWords(text: string): Term[] {
 	const terms = askedTerms(text);
 	if (terms === null) {
@@ -283,7 +287,7 @@ function recipientView(
 	reports: readonly StoredReport[],
 ) {
 	const {id, address, role, state, attempts, next_attempt_at: nextAttemptAt} = recipient;
-	const own = engagement.filter(({recipientId}) => recipientId === id);
+	const rows = engagement.filter(({recipientId}) => recipientId === id);
 	return {
 		id,
 		address,
@@ -292,8 +296,8 @@ function recipientView(
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 		next_attempt_at: nextAttemptAt,
 		captured: capturedFile(session.settings().dataDir, id),
-		opens: own.filter(({kind}) => kind === 'opened').map(countView)[0] ?? null,
-		clicks: own.filter(({kind}) => kind === 'clicked').map(count => ({url: count.url, ...countView(count)})),
+		opens: rows.filter(({kind}) => kind === 'opened').map(countView)[0] ?? null,
+		clicks: rows.filter(({kind}) => kind === 'clicked').map(count => ({url: count.url, ...countView(count)})),
 		reports: reports.filter(({recipientId}) => recipientId === id).map(storedReportView),
 	};
 }
@@ -303,7 +307,7 @@ function countView({n, machineN, firstAt, lastAt}: EngagementCount) {
 }
 
 /** What happened to recipients after delivery. */
-type Afterwards = {
+type Feedback = {
 	readonly engagement: readonly EngagementCount[];
 	readonly reports: readonly StoredReport[];
 	readonly replies: readonly Received[];
@@ -318,7 +322,7 @@ export function describe(
 	message: StoredMessage,
 	events: readonly StoredEvent[],
 	recipients: readonly StoredRecipient[],
-	{engagement, reports, replies}: Afterwards,
+	{engagement, reports, replies}: Feedback,
 ): string[] {
 	const {bold, width} = session.terminal;
 	const {sendAt, expiresAt} = message.extras;
@@ -355,11 +359,11 @@ export function describe(
 				`${recipient.role} ${printable(recipient.address)}: ${queuedStatus(recipient, session.tools.clock.now())}`,
 			),
 			...recipient.attempts.flatMap(attempt => attemptLines(attempt, width)),
-			...captured(session, recipient),
+			...capturedLines(session, recipient),
 			...reports
 				.filter(({recipientId}) => recipientId === recipient.id)
 				.flatMap(report => reportLines(report, width)),
-			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
+			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(countLines),
 		]),
 		...(replies.length === 0 ? [] : ['', bold('Replies')]),
 		...replies.flatMap(mail =>
@@ -372,12 +376,12 @@ function queuedStatus({state, next_attempt_at: next}: StoredRecipient, now: numb
 	return next === null ? state : `${state}, ${nextTry(next, now)}`;
 }
 
-function captured(session: Session, {id}: StoredRecipient): string[] {
+function capturedLines(session: Session, {id}: StoredRecipient): string[] {
 	const file = capturedFile(session.settings().dataDir, id);
 	return file === null ? [] : [`  captured in ${printable(file)}`];
 }
 
-function counted(count: EngagementCount): string[] {
+function countLines(count: EngagementCount): string[] {
 	return [
 		`  ${engagementText(count)}, last ${shortTime(count.lastAt)} UTC`,
 		...(count.kind === 'clicked' ? [`     ${printable(count.url)}`] : []),
@@ -418,7 +422,7 @@ export function storedReportView(report: StoredReport) {
 	};
 }
 
-/** Returns the message of a recipient: the captured one, or else rendered again as the daemon does. */
+/** Returns a recipient's message: the captured one, or else rendered again as the daemon would. */
 export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
 	const recipients = new RecipientMails({
@@ -442,7 +446,7 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 		);
 	}
 	session.terminal.warn(
-		'mailctl: not captured, therefore rendered again: its signatures and the tokens in its links are different',
+		'mailctl: the message was not captured, so it was rendered again: signatures and link tokens differ',
 	);
 	if (!rendered.ok) {
 		throw new CliError(

@@ -26,28 +26,28 @@ import {readWarmUps, type WarmUpCount} from '../../store/queue/sites.ts';
 import {type LastTry, type Refusal, readLastTries, readRefusals} from '../../store/reputation.ts';
 import type {Workspace} from '../workspaces/store.ts';
 
-/** How many of the newest messages are read, and of the newest in each state that has a refusal. */
+/** How many messages are read: the newest ones, and the newest in each state that has a refusal. */
 const sampled = {messages: 1000, refusals: 500};
 const maxRows = 12;
 const maxDestinations = 3;
 
-/** What receivers make of the mail of a workspace. */
+/** The page about how mail servers receive the messages of a workspace. */
 export function deliverabilityPages({reader, settings}: DashboardParts): readonly Route[] {
 	async function deliverability({query, workspace, now}: Visit): Promise<Answer> {
 		const period = parsePeriod(query);
 		const simulated = countsSimulated(query);
 		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000, simulated};
-		const [tried, refusals, sent] = await Promise.all([
+		const [attempted, refusals, sent] = await Promise.all([
 			readLastTries(reader, {...newest, limit: sampled.messages}),
 			readRefusals(reader, {...newest, limit: sampled.refusals}),
 			readWarmUps(reader, storeTime(now).slice(0, 10)),
 		]);
-		const real = tried.filter(({destination}) => destination !== simulatorDomain);
-		const recipients = simulated ? tried : real;
-		const content = html`${simulatedLine('/deliverability', query, tried.length - real.length)}${
+		const real = attempted.filter(({destination}) => destination !== simulatorDomain);
+		const recipients = simulated ? attempted : real;
+		const content = html`${simulatedLine('/deliverability', query, attempted.length - real.length)}${
 			recipients.length === 0
 				? noMail(period)
-				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no reply yet'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
+				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no reply yet'))}${refusalSections(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
 		}${section('Outbound routes', renderSources(settings, workspace, {sent, now}))}`;
 		const actions = chips('Period', query, 'period', periods, '/deliverability');
 		return {kind: 'page', place: 'deliverability', title: 'Deliverability', actions, content};
@@ -58,30 +58,30 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 
 const noMail = ({label}: Period): Html =>
 	emptyNote(
-		html`<p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, defer and refuse, and why.</p>`,
+		html`<p>No messages in the last ${label}.</p><p>This page shows what recipients’ mail servers accept, defer and refuse, and why.</p>`,
 	);
 
 function summary(recipients: readonly LastTry[], {label}: Period): Html {
 	const all = sumUp(recipients);
 	const tile = (title: string, figure: string, note: string): Html =>
 		html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong><small>${note}</small></div>`;
-	return html`<p class="soft">Looked at: ${count(all.recipients)} copies of the newest messages of the last ${label}, at most ${count(sampled.messages)} messages, as they stand now.</p>
+	return html`<p class="soft">Based on ${count(all.recipients)} recipients of the newest messages of the last ${label} (at most ${count(sampled.messages)} messages).</p>
 <div class="grid tiles">${[
-		tile('Delivered', share(all.delivered, all.recipients), `${count(all.delivered)} copies`),
-		tile('Bounced', share(all.bounced, all.recipients), `${count(all.bounced)} copies`),
-		tile('Deferred', share(all.deferred, all.recipients), `${count(all.waiting)} wait now`),
+		tile('Delivered', share(all.delivered, all.recipients), `${count(all.delivered)} recipients`),
+		tile('Bounced', share(all.bounced, all.recipients), `${count(all.bounced)} recipients`),
+		tile('Deferred', share(all.deferred, all.recipients), `${count(all.waiting)} waiting`),
 		tile('TLS', share(all.tls, all.replied), `${share(all.verified, all.replied)} with a verified certificate`),
 	]}</div>`;
 }
 
 function groupTable(title: string, groups: readonly Group[], nameless: string): Html {
-	const part = (label: string, of: (group: Group) => readonly [number, number], wide = false): Column<Group> => ({
+	const ratio = (label: string, pair: (group: Group) => readonly [number, number], wide = false): Column<Group> => ({
 		title: label,
 		right: true,
 		...(wide && {wide}),
-		cell: group => share(...of(group)),
+		cell: group => share(...pair(group)),
 	});
-	const shown = table({
+	const rows = table({
 		label: title,
 		rows: groups.slice(0, maxRows),
 		empty: nothing,
@@ -92,24 +92,24 @@ function groupTable(title: string, groups: readonly Group[], nameless: string): 
 				cut: true,
 			},
 			{title: 'Recipients', cell: group => count(group.recipients), right: true},
-			part('Delivered', group => [group.delivered, group.recipients]),
-			part('Bounced', group => [group.bounced, group.recipients]),
-			part('Deferred', group => [group.deferred, group.recipients], true),
+			ratio('Delivered', group => [group.delivered, group.recipients]),
+			ratio('Bounced', group => [group.bounced, group.recipients]),
+			ratio('Deferred', group => [group.deferred, group.recipients], true),
 			{title: 'Waiting', cell: group => count(group.waiting), right: true, wide: true},
-			part('TLS', group => [group.tls, group.replied], true),
+			ratio('TLS', group => [group.tls, group.replied], true),
 		],
 	});
-	return html`${shown}${more(groups.length)}`;
+	return html`${rows}${more(groups.length)}`;
 }
 
-const more = (all: number): Html =>
-	all > maxRows ? html`<p class="more soft">and ${count(all - maxRows)} more</p>` : nothing;
+const more = (total: number): Html =>
+	total > maxRows ? html`<p class="more soft">and ${count(total - maxRows)} more</p>` : nothing;
 
-function refusalParts(refusals: readonly Refusal[], {label}: Period): Html {
-	const looked = html`<p class="soft">Of the newest ${count(sampled.refusals)} messages of the last ${label} that bounced, and as many that wait: ${count(refusals.length)} refusals. Numbers, addresses and ids are left out (…).</p>`;
+function refusalSections(refusals: readonly Refusal[], {label}: Period): Html {
+	const note = html`<p class="soft">${count(refusals.length)} refusals, from the newest ${count(sampled.refusals)} messages of the last ${label} that bounced and as many that are waiting. Numbers, addresses and ids are replaced by “…”.</p>`;
 	const wordings = groupRefusals(refusals);
-	const none = html`<p>No host refused anything.</p>`;
-	return html`${section('Refusals by wording', html`${looked}${table(wordingTable(wordings.slice(0, maxRows), none))}${more(wordings.length)}`)}${
+	const none = html`<p>No mail server refused a message.</p>`;
+	return html`${section('Refusals by wording', html`${note}${table(wordingTable(wordings.slice(0, maxRows), none))}${more(wordings.length)}`)}${
 		refusals.length === 0 ? nothing : section('Refusals by category', categoryTable(refusals))
 	}`;
 }
@@ -117,26 +117,26 @@ function refusalParts(refusals: readonly Refusal[], {label}: Period): Html {
 function wordingTable(rows: readonly Wording[], empty: Html) {
 	const columns: Array<Column<Wording>> = [
 		{
-			title: 'What hosts say',
+			title: 'Reply',
 			cell: ({wording, example}) =>
 				wording === example
 					? name(wording)
-					: html`<details class="said"><summary>${name(wording)}</summary><p class="soft">One of them in full:</p><pre>${name(example)}</pre></details>`,
+					: html`<details class="said"><summary>${name(wording)}</summary><p class="soft">One reply in full:</p><pre>${name(example)}</pre></details>`,
 		},
 		{title: 'Category', cell: ({category}) => category ?? '–', wide: true},
 		{title: 'Bounced', cell: ({bounced}) => count(bounced), right: true},
 		{title: 'Waiting', cell: ({waiting}) => count(waiting), right: true},
-		{title: 'Destinations', cell: ({destinations}) => firstOf(destinations), wide: true},
+		{title: 'Destinations', cell: ({destinations}) => topDestinations(destinations), wide: true},
 	];
 	return {label: 'Refusals by wording', rows, empty, columns};
 }
 
-/** Those with most, the most first. */
-function firstOf(destinations: ReadonlyMap<string, number>): Html {
+/** Names the destinations with the most refusals. */
+function topDestinations(destinations: ReadonlyMap<string, number>): Html {
 	const sorted = [...destinations].sort(([, a], [, b]) => b - a).map(([destination]) => destination);
-	const left = sorted.length - maxDestinations;
-	const names = sorted.slice(0, maxDestinations).map((one, index) => html`${index > 0 ? ', ' : ''}${name(one)}`);
-	return html`${names}${left > 0 ? html` <span class="soft">and ${count(left)} more</span>` : nothing}`;
+	const remaining = sorted.length - maxDestinations;
+	const names = sorted.slice(0, maxDestinations).map((text, index) => html`${index > 0 ? ', ' : ''}${name(text)}`);
+	return html`${names}${remaining > 0 ? html` <span class="soft">and ${count(remaining)} more</span>` : nothing}`;
 }
 
 function categoryTable(refusals: readonly Refusal[]): Html {
@@ -148,7 +148,7 @@ function categoryTable(refusals: readonly Refusal[]): Html {
 		columns: [
 			{title: 'Category', cell: row => (row.category === null ? badge('unknown', 'idle') : row.category)},
 			{title: 'Bounced', cell: row => count(row.bounced), right: true},
-			{title: 'Of bounces', cell: row => share(row.bounced, bounced), right: true},
+			{title: 'Share of bounces', cell: row => share(row.bounced, bounced), right: true},
 			{title: 'Waiting', cell: row => count(row.waiting), right: true},
 		],
 	});
@@ -156,22 +156,22 @@ function categoryTable(refusals: readonly Refusal[]): Html {
 
 /** The outcomes of recipients at one provider or destination. */
 type Group = {
-	/** Null: no host has replied yet. */
+	/** `null` if no mail server has replied yet. */
 	readonly name: string | null;
 	recipients: number;
 	delivered: number;
 	bounced: number;
 	waiting: number;
-	/** Tried more than once, or waiting for another attempt after a reply. */
+	/** Attempted more than once, or waiting for another attempt after a reply. */
 	deferred: number;
-	/** The last reply came over TLS, and with a verified certificate. */
+	/** Recipients whose last reply came over TLS, and those of them with a verified certificate. */
 	tls: number;
 	verified: number;
-	/** A host replied at all. */
+	/** Recipients with any reply. */
 	replied: number;
 };
 
-/** The largest first, of equal ones those that refuse most. */
+/** Returns the groups, the largest first. Among equals, the one with the most bounces comes first. */
 function groupRecipients(recipients: readonly LastTry[], by: 'provider' | 'destination'): Group[] {
 	const groups = new Map<string | null, Group>();
 	for (const recipient of recipients) {
@@ -183,7 +183,7 @@ function groupRecipients(recipients: readonly LastTry[], by: 'provider' | 'desti
 	return [...groups.values()].sort((a, b) => b.recipients - a.recipients || b.bounced - a.bounced);
 }
 
-/** All of them together. */
+/** Returns a group of all recipients. */
 function sumUp(recipients: readonly LastTry[]): Group {
 	const all = emptyGroup(null);
 	for (const recipient of recipients) {
@@ -206,7 +206,7 @@ const emptyGroup = (name: string | null): Group => ({
 
 function add(group: Group, {state, attempts, isQueued, host, tls}: LastTry): void {
 	group.recipients++;
-	// A smarthost's reply is final: nothing is reported after it.
+	// A relay's reply is final: nothing is reported after it.
 	group.delivered += state === 'delivered' || state === 'complained' || (state === 'sent' && !isQueued) ? 1 : 0;
 	group.bounced += state === 'bounced' ? 1 : 0;
 	group.waiting += isQueued ? 1 : 0;
@@ -218,13 +218,13 @@ function add(group: Group, {state, attempts, isQueued, host, tls}: LastTry): voi
 
 type Counts = {bounced: number; waiting: number};
 
-/** The most frequent first. */
+/** Sorts the most frequent first. */
 const byTotal = (a: Counts, b: Counts) => b.bounced + b.waiting - a.bounced - a.waiting;
 
-/** Refusals that say the same. */
+/** Refusals with the same wording. */
 type Wording = Counts & {
 	readonly wording: string;
-	/** One of the replies, as it came. */
+	/** One of the original replies. */
 	readonly example: string;
 	readonly category: BounceCategory | null;
 	readonly destinations: Map<string, number>;
@@ -250,15 +250,14 @@ function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 	return [...groups.values()].sort(byTotal);
 }
 
-/** How many refusals there are of each category. */
 function countCategories(refusals: readonly Refusal[]) {
 	const counts = new Map<BounceCategory | null, Counts>();
 	for (const {category, isQueued} of refusals) {
-		const one = counts.get(category) ?? {bounced: 0, waiting: 0};
-		counts.set(category, one);
-		one[isQueued ? 'waiting' : 'bounced']++;
+		const row = counts.get(category) ?? {bounced: 0, waiting: 0};
+		counts.set(category, row);
+		row[isQueued ? 'waiting' : 'bounced']++;
 	}
-	return [...counts].map(([category, one]) => ({category, ...one})).sort(byTotal);
+	return [...counts].map(([category, row]) => ({category, ...row})).sort(byTotal);
 }
 
 type SourceSettings = Pick<
@@ -266,7 +265,7 @@ type SourceSettings = Pick<
 	'delivery' | 'relays' | 'sourceAddresses' | 'sourcePools' | 'warmUps' | 'hostname'
 >;
 
-/** From where mail goes out, and how far new addresses are. `sent`: what they sent today. */
+/** Describes the outbound routes and the warm-up of source addresses. `sent` is what they sent today. */
 function renderSources(
 	settings: SourceSettings,
 	workspace: Workspace,
@@ -280,7 +279,7 @@ function renderSources(
 		pools: sourcePools.filter(({addresses}) => addresses.includes(ip)).map(({name}) => name),
 		isUsed: pool === undefined || pool.addresses.includes(ip),
 	}));
-	return html`<p>${wayOut(settings, workspace)}</p>${
+	return html`<p>${describeRoute(settings, workspace)}</p>${
 		rows.length === 0
 			? nothing
 			: table({
@@ -301,19 +300,19 @@ function renderSources(
 	}`;
 }
 
-function wayOut({delivery, relays, sourceAddresses}: SourceSettings, {route}: Workspace): Html {
+function describeRoute({delivery, relays, sourceAddresses}: SourceSettings, {route}: Workspace): Html {
 	if (route !== null) {
-		return html`This workspace has a route of its own.`;
+		return html`This workspace has its own route.`;
 	}
 	switch (delivery) {
 		case 'capture':
 			return html`Mail is captured: it never leaves this machine.`;
 		case 'relay':
-			return html`Mail leaves by ${relays.map(({host, port}) => `${host}:${port}`).join(', ')}. What that host sends on, and from where, is not seen here.`;
+			return html`Mail is sent through ${relays.map(({host, port}) => `${host}:${port}`).join(', ')}. mailctl cannot see what the relay does with it.`;
 		default:
 			return sourceAddresses.length > 0
-				? html`Mail goes to the hosts of its recipients, from these addresses.`
-				: html`Mail goes to the hosts of its recipients, from whichever address the system chooses. <code>MAILCTL_SOURCE_ADDRESSES</code> names others.`;
+				? html`Mail is sent to the recipients’ mail servers from these addresses.`
+				: html`Mail is sent to the recipients’ mail servers from an address that the system chooses. Set <code>MAILCTL_SOURCE_ADDRESSES</code> to choose others.`;
 	}
 }
 
@@ -324,16 +323,16 @@ function warmUpState({warmUps}: SourceSettings, ip: string, sent: readonly WarmU
 	}
 	const today = utcDay(now);
 	if (today < warmUp.start) {
-		return html`begins ${warmUp.start}`;
+		return html`starts ${warmUp.start}`;
 	}
 	const days = daysBefore(warmUp.start, today).length;
-	// Days on which receivers defer too much do not count: what is allowed is at most this.
+	// Days with too many deferrals do not count, so the actual limit may be lower.
 	const share = dailyShare(days, warmUp.target);
-	const ofToday = sent
+	const sentToday = sent
 		.filter(({source}) => source === ip)
 		.map(({provider, n}) => `${provider} ${count(n)}`)
 		.join(', ');
 	return share === null
-		? badge('known', 'good')
-		: html`${badge(`day ${days + 1}`, 'busy')} at most ${count(share)} to each provider; today ${ofToday || 'none yet'}`;
+		? badge('complete', 'good')
+		: html`${badge(`day ${days + 1}`, 'busy')} at most ${count(share)} to each provider; today ${sentToday || 'none yet'}`;
 }

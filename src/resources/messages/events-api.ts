@@ -27,7 +27,7 @@ export type StreamPosition = {readonly position: number; readonly eventId: strin
  * must not learn how much mail other workspaces send.
  */
 type StreamIds = {
-	readonly write: (place: StreamPosition) => string;
+	readonly write: (position: StreamPosition) => string;
 	/** Returns `null` if the text is not an id of this stream. */
 	readonly read: (id: string) => StreamPosition | null;
 };
@@ -135,30 +135,30 @@ class EventStreams {
 		const {reader, feed, vault} = this.#parts;
 		const {keyId, workspaceId} = requireCaller(request);
 		const ids = streamIds(vault, workspaceId);
-		const place = await findPlace(reader, request, ids);
+		const start = await findStart(reader, request, ids);
 		const {raw} = reply;
 		if (prefersCsv(request)) {
 			const pages = eventsUntilNow(reader, workspaceId, {
-				after: place?.after ?? 0,
-				isVisible: event => isVisible(request, event) && !place?.seenIds.has(event.id),
+				after: start?.after ?? 0,
+				isVisible: event => isVisible(request, event) && !start?.seenIds.has(event.id),
 			});
 			return await sendCsv(reply, 'events', streamCsv(csvColumns.events, pages, streamedEventView));
 		}
 		if (request.method === 'HEAD' || raw.destroyed) {
 			return sendStream(reply);
 		}
-		const leave = this.#seats.take(keyId);
-		if (leave === undefined) {
+		const release = this.#seats.take(keyId);
+		if (release === undefined) {
 			const message = `This key already has ${maxStreams} open streams. Close one first.`;
 			throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
 		}
 		this.#open.add(raw);
 		raw.once('close', () => {
 			this.#open.delete(raw);
-			leave();
+			release();
 		});
-		const streamParts = await feed.open(workspaceId, place?.after ?? null);
-		const messages = this.#toMessages(request, streamParts, {ids, seenIds: place?.seenIds ?? noIds});
+		const streamParts = await feed.open(workspaceId, start?.after ?? null);
+		const messages = this.#toMessages(request, streamParts, {ids, seenIds: start?.seenIds ?? noIds});
 		return sendStream(reply, Readable.from(messages, {objectMode: false}));
 	}
 
@@ -196,25 +196,25 @@ class EventStreams {
 	}
 }
 
-/** Returns the requested position, or `null`. Throws `validation_failed` for one that this store does not have. */
-async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<StreamStart | null> {
+/** Returns where the client wants to resume, or `null`. Throws `validation_failed` if the store has no such event. */
+async function findStart(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<StreamStart | null> {
 	const {after} = query as {after?: string};
 	const header = headers['last-event-id'];
 	const requested = typeof header === 'string' && header !== '' ? header : after;
 	if (requested === undefined) {
 		return null;
 	}
-	const place = ids.read(requested);
-	if (place && place.position <= (await readLastPosition(reader))) {
-		const {position, eventId} = place;
-		const idsThere = eventId === null ? undefined : await findAtPosition(reader, position);
+	const parsed = ids.read(requested);
+	if (parsed && parsed.position <= (await readLastPosition(reader))) {
+		const {position, eventId} = parsed;
+		const idsAtPosition = eventId === null ? undefined : await findAtPosition(reader, position);
 		// The event may have been removed since, and a heartbeat has none.
-		if (eventId === null || idsThere === undefined) {
+		if (eventId === null || idsAtPosition === undefined) {
 			return {after: position, seenIds: noIds};
 		}
-		if (idsThere.includes(eventId)) {
+		if (idsAtPosition.includes(eventId)) {
 			// Other events at the same position may follow this one.
-			return {after: position - 1, seenIds: new Set(idsThere.slice(0, idsThere.indexOf(eventId) + 1))};
+			return {after: position - 1, seenIds: new Set(idsAtPosition.slice(0, idsAtPosition.indexOf(eventId) + 1))};
 		}
 	}
 	const field = requested === header ? lastEventId : 'after';

@@ -28,28 +28,28 @@ import {findMessage, findMessageStatus, type StoredMessage} from '../../store/me
 import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
 import {notFound} from '../operation.ts';
 
-// The mail of a message: read from what was captured, or made again, and shown.
+// The content of a message as sent to one recipient: captured, or rendered again.
 
-/** The message of a page, and the recipient of the mail that is shown. */
+/** The message of a page, and the recipient whose message is shown. */
 export type Opened = {
 	readonly workspaceId: string;
 	readonly message: StoredMessage;
 	readonly recipients: readonly StoredRecipient[];
-	/** That of `to` unless the query names another. */
+	/** The first one, `to`, unless the query names another. */
 	readonly recipient: StoredRecipient;
-	/** Nothing is left of what it said. */
+	/** Whether its content was erased. */
 	readonly isErased: boolean;
-	/** The same, and the message itself is kept for longer. */
+	/** Whether its content was removed at the end of its retention period. The message is retained for longer. */
 	readonly isEmptied: boolean;
 };
 
-/** Throws that the workspace has no such message. */
+/** Throws `Refused` because the workspace has no such message. */
 export const noMessage = (): never =>
 	notFound('message', '', {
-		page: 'This workspace has no such message, or it was removed when its time to be kept was over.',
+		page: 'Message not found. It may have been removed at the end of its retention period.',
 	});
 
-/** The one that a path names. */
+/** Reads the message that the path names. */
 export async function openMessage(reader: Knex, {params: {id = ''}, query, form, workspace}: Visit): Promise<Opened> {
 	const message = isId('msg', id) ? await findMessage(reader, workspace.id, id) : undefined;
 	const status = message && (await findMessageStatus(reader, workspace.id, id));
@@ -57,37 +57,37 @@ export async function openMessage(reader: Knex, {params: {id = ''}, query, form,
 		return noMessage();
 	}
 	const recipients = await readRecipients(reader, workspace.id, id);
-	const wanted = query.get('copy') ?? form.get('copy');
-	const recipient = recipients.find(one => one.id === wanted) ?? recipients[0] ?? noMessage();
+	const requested = query.get('copy') ?? form.get('copy');
+	const recipient = recipients.find(({id: recipientId}) => recipientId === requested) ?? recipients[0] ?? noMessage();
 	const isErased = status.erasedAt !== null || message.to === erasedAddress;
 	return {workspaceId: workspace.id, message, recipients, recipient, isErased, isEmptied: status.isEmptied};
 }
 
-/** The bytes of a recipient's mail. */
+/** The message to a recipient, as bytes. */
 type RawMail = {
 	readonly raw: Buffer;
-	/** It is the one that was sent; else it was made again. */
+	/** Whether it is the message that was sent. Otherwise it was rendered again. */
 	readonly isCaptured: boolean;
 };
 
-/** The same, taken apart to be looked at. */
+/** The same message, parsed for display. */
 type ShownMail = SeenMail & Pick<RawMail, 'isCaptured'>;
 
-/** Why there is nothing to show, a sentence. */
+/** The reason why there is nothing to show, as a sentence. */
 export type Missing = {readonly missing: string};
 
-/** The page of a mail, its frame and its tabs ask for the same one. */
-const cached = {max: 8, ttl: 60_000, ttlAutopurge: true};
-/** Octets of what was seen in them. */
+/** The limits of the caches. A page, its frame and its tabs request the same message. */
+const limits = {max: 8, ttl: 60_000, ttlAutopurge: true};
+/** The maximum size of the cache of parsed messages, in octets. */
 const maxCachedBytes = 64 * 1024 * 1024;
 const sizeOf = ({html, text}: SeenMail) => 1024 * 1024 + (html?.framed.length ?? 0) + (text?.length ?? 0);
 
-/** Reads mails. Templates are foreign code: each mail that is made again has a thread of its own, one at a time. */
+/** Reads messages. Templates are untrusted code, so each message is rendered again in its own thread, one at a time. */
 export class MailReader {
 	readonly #mails: DashboardParts['messageContent'];
 	readonly #turns = createTurns();
-	readonly #remade = new LRUCache<string, Buffer>(cached);
-	readonly #seen = new LRUCache<string, SeenMail>({...cached, maxSize: maxCachedBytes, sizeCalculation: sizeOf});
+	readonly #rendered = new LRUCache<string, Buffer>(limits);
+	readonly #parsed = new LRUCache<string, SeenMail>({...limits, maxSize: maxCachedBytes, sizeCalculation: sizeOf});
 
 	constructor({messageContent}: Pick<DashboardParts, 'messageContent'>) {
 		this.#mails = messageContent;
@@ -96,29 +96,29 @@ export class MailReader {
 	async raw(opened: Opened): Promise<RawMail | Missing> {
 		const {workspaceId, recipient, isErased, isEmptied} = opened;
 		if (isEmptied) {
-			return {missing: 'Its content was removed: the workspace keeps it for less long than the message.'};
+			return {missing: 'The content was removed because its retention period has ended.'};
 		}
 		if (isErased) {
-			return {missing: 'The recipient was erased, and what the message said with them.'};
+			return {missing: 'The recipient was erased, together with the content of the message.'};
 		}
 		const captured = await this.#mails.captured(recipient.id);
 		if (captured !== null) {
 			return {raw: toBuffer(captured), isCaptured: true};
 		}
-		const key = keyOf(opened);
-		const known = this.#remade.get(key);
-		if (known) {
-			return {raw: known, isCaptured: false};
+		const key = toCacheKey(opened);
+		const cached = this.#rendered.get(key);
+		if (cached) {
+			return {raw: cached, isCaptured: false};
 		}
-		const made = await this.#turns(workspaceId, () => this.#mails.rerender(workspaceId, recipient.id));
-		if (made === 'no_sender') {
-			return {missing: 'The mail cannot be made again: its sender was removed.'};
+		const rendered = await this.#turns(workspaceId, () => this.#mails.rerender(workspaceId, recipient.id));
+		if (rendered === 'no_sender') {
+			return {missing: 'The message cannot be rendered again: its sender was removed.'};
 		}
-		if (!made.ok) {
-			return {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
+		if (!rendered.ok) {
+			return {missing: `The message cannot be rendered again: ${rendered.message.replace(/\.$/, '')}.`};
 		}
-		const raw = toBuffer(made.mail);
-		this.#remade.set(key, raw);
+		const raw = toBuffer(rendered.mail);
+		this.#rendered.set(key, raw);
 		return {raw, isCaptured: false};
 	}
 
@@ -128,57 +128,56 @@ export class MailReader {
 			return mail;
 		}
 		const {raw, isCaptured} = mail;
-		const key = `${isCaptured} ${keyOf(opened)}`;
-		const known = this.#seen.get(key);
-		if (known) {
-			return {...known, isCaptured};
+		const key = `${isCaptured} ${toCacheKey(opened)}`;
+		const cached = this.#parsed.get(key);
+		if (cached) {
+			return {...cached, isCaptured};
 		}
-		const looked = await lookAt(opened.workspaceId, 'mail', {raw});
-		if (!looked.ok) {
-			return {missing: `The mail cannot be shown: ${looked.fault}. Its source can.`};
+		const parsed = await lookAt(opened.workspaceId, 'mail', {raw});
+		if (!parsed.ok) {
+			return {missing: `The message cannot be displayed: ${parsed.fault}. See its source instead.`};
 		}
-		this.#seen.set(key, looked.seen);
-		return {...looked.seen, isCaptured};
+		this.#parsed.set(key, parsed.seen);
+		return {...parsed.seen, isCaptured};
 	}
 
-	/** A file that it holds. */
 	async file(opened: Opened, index: number): Promise<NonNullable<Looks['file']['seen']> | Missing> {
 		const mail = await this.raw(opened);
 		if ('missing' in mail) {
 			return mail;
 		}
-		const looked = await lookAt(opened.workspaceId, 'file', {raw: mail.raw, index});
-		return (looked.ok && looked.seen) || {missing: 'The mail has no such file.'};
+		const parsed = await lookAt(opened.workspaceId, 'file', {raw: mail.raw, index});
+		return (parsed.ok && parsed.seen) || {missing: 'Attachment not found.'};
 	}
 }
 
-/** Addresses are part of it: a mail that was kept before an erasure is not shown after it. */
-const keyOf = ({message, recipient}: Opened) =>
+/** The key includes the addresses, so that a message cached before an erasure is not shown after it. */
+const toCacheKey = ({message, recipient}: Opened) =>
 	JSON.stringify([recipient.id, recipient.address, message.to, message.cc, message.replyTo]);
 
-/** What the tabs of a mail are made from. */
-type Looked = {
+/** The input of the tabs. */
+type TabInput = {
 	readonly message: StoredMessage;
 	readonly mail: ShownMail;
 	readonly query: URLSearchParams;
 };
 
-/** The mail in a frame, its attachments and where its links lead. */
-export function previewContent({message, mail, query}: Looked): Html {
+/** Renders the message in a frame, with its attachments and links. */
+export function previewContent({message, mail, query}: TabInput): Html {
 	if (mail.html === null) {
-		return html`${rerenderedNote(mail)}<p class="soft">This mail has no html part.</p>${textContent({mail})}`;
+		return html`${rerenderedNote(mail)}<p class="soft">This message has no HTML part.</p>${textContent({mail})}`;
 	}
 	const path = `/messages/${message.id}/preview`;
 	const look = query.get('look') ?? '';
 	const isDark = query.get('scheme') === 'dark';
 	const isPhone = look === 'phone';
-	const frame = toHref(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
-	return html`${rerenderedNote(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
-${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
-${fileList(mail.files, index => toHref(`/messages/${message.id}/attachments/${index}`, kept(query, ['copy'])))}${linkList(mail.html)}`;
+	const frame = toHref(`/messages/${message.id}/frame`, pickKeys(query, ['copy', 'images']));
+	return html`${rerenderedNote(mail)}<div class="looks">${chips('Width', query, 'look', widths, path)}${chips('Colors', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
+${mailFrame({path: frame, title: 'Message', phone: isPhone, dark: isDark})}
+${fileList(mail.files, index => toHref(`/messages/${message.id}/attachments/${index}`, pickKeys(query, ['copy'])))}${linkList(mail.html)}`;
 }
 
-const looks = [
+const widths = [
 	{value: '', label: 'Desktop'},
 	{value: 'phone', label: 'Phone'},
 ];
@@ -187,15 +186,15 @@ const schemes = [
 	{value: 'dark', label: 'Dark'},
 ];
 
-function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams {
+function pickKeys(query: URLSearchParams, keys: readonly string[]): URLSearchParams {
 	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }
 
 function rerenderedNote({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
-	const again = isCaptured
+	const note = isCaptured
 		? null
-		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
-	return html`${again}${fault === null ? null : html`<p class="notice warn">Not all of this mail is shown: ${fault}.</p>`}`;
+		: html`<p class="soft">Rendered again from the template and variables of this message. Signatures and link tokens differ from those that were sent.</p>`;
+	return html`${note}${fault === null ? null : html`<p class="notice warn">Part of this message is not shown: ${fault}.</p>`}`;
 }
 
 function linkList({links, moreLinks}: SeenHtml): Html {
@@ -210,17 +209,17 @@ function linkList({links, moreLinks}: SeenHtml): Html {
 	const more = moreLinks > 0 ? html`<p class="soft">And ${count(moreLinks)} more.</p>` : null;
 	return section(
 		'Links',
-		html`<p class="soft">Links lead nowhere in the preview. These open in a new tab, as the recipient would open them.</p><ul class="links">${items}</ul>${more}`,
+		html`<p class="soft">Links are disabled in the preview. These open in a new tab, just as they would for the recipient.</p><ul class="links">${items}</ul>${more}`,
 	);
 }
 
-export function textContent({mail}: Pick<Looked, 'mail'>): Html {
+export function textContent({mail}: Pick<TabInput, 'mail'>): Html {
 	return mail.text === null
-		? emptyNote(html`<p>This mail has no text part.</p>`)
+		? emptyNote(html`<p>This message has no text part.</p>`)
 		: html`${rerenderedNote(mail)}<pre>${lines(mail.text)}</pre>`;
 }
 
-// As RFCs and mail programs write them; names in mail have no case.
+// The usual spelling of field names, which are case-insensitive.
 const spellings: ReadonlyMap<string, string> = new Map([
 	['dkim-signature', 'DKIM-Signature'],
 	['message-id', 'Message-ID'],
@@ -229,31 +228,30 @@ const spellings: ReadonlyMap<string, string> = new Map([
 	['list-id', 'List-ID'],
 ]);
 
-export function headersContent({mail}: Pick<Looked, 'mail'>): Html {
+export function headersContent({mail}: Pick<TabInput, 'mail'>): Html {
 	return html`${rerenderedNote(mail)}${table({
 		label: 'Headers',
 		rows: mail.fields,
-		empty: html`<p>This mail has no header fields.</p>`,
+		empty: html`<p>This message has no header fields.</p>`,
 		columns: [
-			{title: 'Name', cell: field => spelled(field.name)},
+			{title: 'Name', cell: field => displayName(field.name)},
 			{title: 'Value', cell: field => code(field.value)},
 		],
 	})}`;
 }
 
-const spelled = (field: string) =>
+const displayName = (field: string) =>
 	spellings.get(field) ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
 
-/** Octets of a source that may be shown; the file has all. */
+/** How much of the source is shown, in octets. The download has all of it. */
 const maxSourceLength = 1024 * 1024;
 
-export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
-	const href = toHref(`/messages/${message.id}/raw`, kept(query, ['copy']));
+export function sourceContent({message, mail, query}: Omit<TabInput, 'mail'> & {readonly mail: RawMail}): Html {
+	const href = toHref(`/messages/${message.id}/raw`, pickKeys(query, ['copy']));
 	const text = mail.raw.toString('utf8', 0, maxSourceLength);
-	return html`${rerenderedNote({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
+	return html`${rerenderedNote({...mail, fault: null})}<p><a class="button" href="${href}" download>Download message (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }
 
-/** What the caller gave the template. */
 export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
 	const text = writeExact(data, 2);
 	return Object.keys(data).length === 0
@@ -264,10 +262,10 @@ export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
 const maxTextLength = 256 * 1024;
 const maxLines = 5000;
 
-/** What strangers said, each line kept apart; of what is very long the beginning. */
+/** Renders untrusted text line by line, so that lines cannot affect each other. Long text is cut off. */
 export function lines(text: string): Html {
-	const all = text.slice(0, maxTextLength).split(/\r?\n/, maxLines);
-	const shown = all.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
-	const isCut = text.length > maxTextLength || all.length === maxLines;
-	return html`${shown}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
+	const rows = text.slice(0, maxTextLength).split(/\r?\n/, maxLines);
+	const escaped = rows.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
+	const isCut = text.length > maxTextLength || rows.length === maxLines;
+	return html`${escaped}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
 }

@@ -4,11 +4,11 @@ import {frameContent} from '../../dashboard/mail-parts.ts';
 import {
 	act,
 	badge,
-	opened as behind,
 	chip,
 	chipRow,
 	code,
 	copyButton,
+	opened as disclosure,
 	emptyNote,
 	facts,
 	input,
@@ -50,32 +50,32 @@ import {stateBadge} from './page.ts';
 import {cancelMessage, rescheduleMessage} from './rules.ts';
 import {renderTimeline} from './timeline-page.ts';
 
-/** The pages of one message, and what may be done with it. */
+/** The pages of one message, and the forms that act on it. */
 export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	const {reader, accept, mayAccept} = parts;
 	const mails = new MailReader(parts);
 
-	async function shown(visit: Visit, opened: Opened, what: Omit<Shown, 'actions'>): Promise<Answer> {
-		return messagePage(opened, visit, {...what, actions: await actionsOf(parts, visit, opened)});
+	async function render(visit: Visit, opened: Opened, tab: Omit<MessageTab, 'actions'>): Promise<Answer> {
+		return messagePage(opened, visit, {...tab, actions: await renderActions(parts, visit, opened)});
 	}
 
 	async function timeline(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const opened = await openMessage(reader, visit);
 		const content = await renderTimeline(parts, opened, visit.now);
-		const isMoving = opened.recipients.some(recipient => recipient.next_attempt_at !== null);
-		return await shown(visit, opened, {tab: '', content, problem, isMoving});
+		const isQueued = opened.recipients.some(recipient => recipient.next_attempt_at !== null);
+		return await render(visit, opened, {tab: '', content, problem, isQueued});
 	}
 
 	async function variables(visit: Visit): Promise<Answer> {
 		const opened = await openMessage(reader, visit);
-		return await shown(visit, opened, {tab: 'variables', content: variablesContent(opened.message)});
+		return await render(visit, opened, {tab: 'variables', content: variablesContent(opened.message)});
 	}
 
-	/** A tab that shows something of the mail, or why it cannot. */
+	/** The route of a tab that shows part of the message, or why it is not available. */
 	const mailTab = <Mail extends object>(
 		tab: Tab,
 		read: (opened: Opened) => Promise<Mail | Missing>,
-		contentOf: (looked: Pick<Opened, 'message'> & Pick<Visit, 'query'> & {readonly mail: Mail}) => Html,
+		renderTab: (input: Pick<Opened, 'message'> & Pick<Visit, 'query'> & {readonly mail: Mail}) => Html,
 	): Route =>
 		page(tabPath(':id', tab), async visit => {
 			const opened = await openMessage(reader, visit);
@@ -83,28 +83,28 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			const content =
 				'missing' in mail
 					? emptyNote(html`<p>${mail.missing}</p>`)
-					: contentOf({message: opened.message, mail, query: visit.query});
+					: renderTab({message: opened.message, mail, query: visit.query});
 			const chips = recipientChips(opened, tabPath(opened.message.id, tab), visit.query);
-			return await shown(visit, opened, {tab, content: html`${chips}${content}`});
+			return await render(visit, opened, {tab, content: html`${chips}${content}`});
 		});
 
-	/** What the mail is or holds, by itself: missing where the mail is not available. */
+	/** The route of the message itself or one of its files. It responds with 404 if the message is not available. */
 	const mailFile = <Mail extends object>(
 		path: string,
 		read: (opened: Opened, visit: Visit) => Promise<Mail | Missing>,
-		contentOf: (mail: Mail, opened: Opened, visit: Visit) => Answer,
+		toAnswer: (mail: Mail, opened: Opened, visit: Visit) => Answer,
 	): Route =>
 		page(`/messages/:id/${path}`, async visit => {
 			const opened = await openMessage(reader, visit);
 			const mail = await read(opened, visit);
-			return 'missing' in mail ? noMessage() : contentOf(mail, opened, visit);
+			return 'missing' in mail ? noMessage() : toAnswer(mail, opened, visit);
 		});
 
 	async function resend(visit: Visit): Promise<Answer> {
 		const {message} = await openMessage(reader, visit);
 		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? noMessage();
 		if (send === 'erased') {
-			wrong('The message was erased: nothing is left of it that could be sent again.');
+			wrong('The message was erased and cannot be sent again.');
 		}
 		if (send === 'removed') {
 			wrong(apiErrors.content_removed.message);
@@ -113,8 +113,8 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			? await accept.single({...send, by: visit.tools.operator}, null)
 			: ({ok: false, code: 'unavailable'} as const);
 		return result.ok
-			? go(tabPath(result.id, ''), 'Sent again: this is the new message.')
-			: wrong(`It was not sent again. ${apiErrors[result.code].message}`);
+			? go(tabPath(result.id, ''), 'Message sent again. This is the new message.')
+			: wrong(`The message was not sent again. ${apiErrors[result.code].message}`);
 	}
 
 	async function suppress(visit: Visit): Promise<Answer> {
@@ -125,8 +125,8 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		}
 		const context = {...toContext(parts, visit), mode: message.mode};
 		const {isNew} = await perform(addSuppression, context, {recipient: address.spelling});
-		const said = isNew ? 'is on the suppression list now' : 'was on the suppression list already';
-		return go(tabPath(message.id, ''), `${recipient.address} ${said}.`);
+		const result = isNew ? 'is now on the suppression list' : 'was already on the suppression list';
+		return go(tabPath(message.id, ''), `${recipient.address} ${result}.`);
 	}
 
 	const form = pageForms(timeline);
@@ -163,20 +163,20 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		operation(
 			cancelMessage,
 			'/messages/:id/cancel',
-			({id}) => go(tabPath(id, ''), 'It is cancelled: none of its copies is sent.'),
+			({id}) => go(tabPath(id, ''), 'Message canceled. None of its recipients will receive it.'),
 			{before},
 		),
 		operation(
 			rescheduleMessage,
 			'/messages/:id/reschedule',
-			({id, extras}) => go(tabPath(id, ''), extras.sendAt ? 'It has another time.' : 'It is sent now.'),
+			({id, extras}) => go(tabPath(id, ''), extras.sendAt ? 'Message rescheduled.' : 'Sending now.'),
 			{before},
 		),
 		form('/messages/:id/suppress', 'operator', suppress),
 	];
 }
 
-/** Each a page of its own, below the message's. */
+/** The tabs, each with its own page below that of the message. */
 const tabs = [
 	['', 'Timeline'],
 	['preview', 'Preview'],
@@ -188,23 +188,22 @@ const tabs = [
 
 type Tab = (typeof tabs)[number][0];
 
-/** Where a tab of a message is. */
 const tabPath = (id: string, tab: Tab): string => (tab === '' ? `/messages/${id}` : `/messages/${id}/${tab}`);
 
-type Shown = {
+type MessageTab = {
 	readonly tab: Tab;
 	readonly content: Html;
 	readonly actions: Html;
 	readonly problem?: string | null;
-	/** It is fetched again while it is looked at: something of it may change soon. */
-	readonly isMoving?: boolean;
+	/** Whether a recipient is still queued. The page is then refreshed while it is open. */
+	readonly isQueued?: boolean;
 };
 
-/** Shown on every page of a message. */
+/** Renders a page of a message: its head, the links to its tabs, and the selected tab. */
 function messagePage(
 	opened: Opened,
 	{query, now}: Pick<Visit, 'query' | 'now'>,
-	{tab, content, actions, problem = null, isMoving = false}: Shown,
+	{tab, content, actions, problem = null, isQueued = false}: MessageTab,
 ): Page {
 	const {message} = opened;
 	return {
@@ -215,61 +214,61 @@ function messagePage(
 		actions,
 		content: live(
 			'message',
-			isMoving ? tabPath(message.id, tab) : null,
+			isQueued ? tabPath(message.id, tab) : null,
 			html`${head(opened, now, tab === '')}${tabLinks(message.id, tab, query)}${content}`,
 			'mail',
 		),
 	};
 }
 
-function tabLinks(id: string, chosen: Tab, query: URLSearchParams): Html {
-	const kept = new URLSearchParams([...query].filter(([key]) => key === 'copy'));
+function tabLinks(id: string, selected: Tab, query: URLSearchParams): Html {
+	const recipientQuery = new URLSearchParams([...query].filter(([key]) => key === 'copy'));
 	const links = tabs.map(([tab, title]) =>
-		tab === chosen
-			? html`<a href="${toHref(tabPath(id, tab), kept)}" aria-current="page">${title}</a>`
-			: html`<a href="${toHref(tabPath(id, tab), kept)}">${title}</a>`,
+		tab === selected
+			? html`<a href="${toHref(tabPath(id, tab), recipientQuery)}" aria-current="page">${title}</a>`
+			: html`<a href="${toHref(tabPath(id, tab), recipientQuery)}">${title}</a>`,
 	);
-	return html`<nav class="tabs" aria-label="Of this message">${links}</nav>`;
+	return html`<nav class="tabs" aria-label="Message tabs">${links}</nav>`;
 }
 
-/** `isWhole`: with all that is known of it; else only what identifies it. */
-function head({message, recipients}: Opened, now: number, isWhole: boolean): Html {
+/** Renders what identifies the message or, with `isDetailed`, everything that is known about it. */
+function head({message, recipients}: Opened, now: number, isDetailed: boolean): Html {
 	const {mode, status, from, to, templateId, templateName, templateVersion, extras} = message;
 	const test = mode === 'test' ? html` ${badge('test', 'idle')}` : null;
-	const others = recipients
+	const ccRecipients = recipients
 		.slice(1)
 		.map(recipient => html`<div>${name(recipient.address)} ${stateBadge(recipient.state)}</div>`);
 	return html`<div id="head" class="card">${facts([
-		['To', html`${named(extras.toName, to)} ${stateBadge(status)}${test}`],
+		['To', html`${nameAndAddress(extras.toName, to)} ${stateBadge(status)}${test}`],
 		['From', name(from)],
-		['Cc', others.length === 0 ? null : join(others)],
+		['Cc', ccRecipients.length === 0 ? null : join(ccRecipients)],
 		[
 			'Template',
 			isBuiltIn({id: templateId})
-				? 'none: submitted by SMTP'
+				? 'none (submitted over SMTP)'
 				: html`<a href="/templates/${templateId}">${name(templateName)}</a> version ${templateVersion}`,
 		],
 		['Accepted', time(message.createdAt, now)],
 		['Scheduled for', extras.sendAt ? time(extras.sendAt, now) : null],
 		['Expires', extras.expiresAt ? time(extras.expiresAt, now) : null],
-		...(isWhole ? more(message) : []),
+		...(isDetailed ? details(message) : []),
 	])}</div>`;
 }
 
-/** An address, with the name before it that few messages have. */
-const named = (label: string | undefined, address: string): Html =>
+/** Formats an address with its display name, if it has one. */
+const nameAndAddress = (label: string | undefined, address: string): Html =>
 	label === undefined ? name(address) : html`${name(label)} &lt;${name(address)}&gt;`;
 
-function more(message: StoredMessage): Array<readonly [string, Value]> {
+function details(message: StoredMessage): Array<readonly [string, Value]> {
 	const {id, replyTo, tags, metadata, attachments, resentFrom, extras} = message;
-	const added = (extras.headers ?? []).map(([field, value]) => html`<div>${code(`${field}: ${value}`)}</div>`);
-	const files = attachments.map(one => html`<div>${name(one.filename)}</div>`);
+	const headers = (extras.headers ?? []).map(([field, value]) => html`<div>${code(`${field}: ${value}`)}</div>`);
+	const files = attachments.map(({filename}) => html`<div>${name(filename)}</div>`);
 	return [
-		['Reply to', replyTo === null ? null : named(extras.replyToName, replyTo)],
+		['Reply to', replyTo === null ? null : nameAndAddress(extras.replyToName, replyTo)],
 		['Priority', extras.priority ?? null],
-		['Headers', added.length === 0 ? null : join(added)],
-		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],
-		['Metadata', found(Object.entries(metadata).map(([key, value]) => [`${key}=${value}`, `${key}=${value}`]))],
+		['Headers', headers.length === 0 ? null : join(headers)],
+		['Tags', linkChips(tags.map(tag => [tag, `tag:${tag}`]))],
+		['Metadata', linkChips(Object.entries(metadata).map(([key, value]) => [`${key}=${value}`, `${key}=${value}`]))],
 		['Attachments', files.length === 0 ? null : join(files)],
 		[
 			'Sent again from',
@@ -279,8 +278,8 @@ function more(message: StoredMessage): Array<readonly [string, Value]> {
 	];
 }
 
-/** Links to the messages that have the same. The search takes words apart at spaces. */
-function found(searches: ReadonlyArray<readonly [text: string, search: string]>): Html | null {
+/** Links to the messages with the same values. Values with spaces have no link, because a search splits at spaces. */
+function linkChips(searches: ReadonlyArray<readonly [text: string, search: string]>): Html | null {
 	const links = searches.map(([text, search]) =>
 		/\s/.test(search)
 			? html`<span class="chip">${name(text)}</span> `
@@ -289,7 +288,7 @@ function found(searches: ReadonlyArray<readonly [text: string, search: string]>)
 	return links.length === 0 ? null : join(links);
 }
 
-/** Which recipient's mail is shown, where there are several. */
+/** Links to the messages to each recipient, if there are several. */
 function recipientChips({recipients, recipient}: Opened, path: string, query: URLSearchParams): Html | null {
 	if (recipients.length < 2) {
 		return null;
@@ -297,14 +296,14 @@ function recipientChips({recipients, recipient}: Opened, path: string, query: UR
 	const links = recipients.map(({id, role, address}) =>
 		chip(toHref(path, query, {copy: id}), html`${role} ${name(address)}`, id === recipient.id),
 	);
-	return chipRow('Copy', links);
+	return chipRow('Recipient', links);
 }
 
-/** Characters of the longest command that is part of its message's pages. */
+/** The maximum length of a command on the page, in characters. */
 const maxCommandLength = 16 * 1024;
 
-/** What one may do with a message. */
-async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened: Opened): Promise<Html> {
+/** Renders what the visitor can do with a message. */
+async function renderActions({reader, apiUrl}: DashboardParts, visit: Visit, opened: Opened): Promise<Html> {
 	const {message, isErased} = opened;
 	if (isErased) {
 		return join([]);
@@ -314,26 +313,26 @@ async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened:
 	const parts = [];
 	if (sent) {
 		const command = curlCommand(apiUrl(), sent);
-		const files = message.attachments.length > 0 ? html`<p class="soft">Without its attachments.</p>` : null;
+		const files = message.attachments.length > 0 ? html`<p class="soft">Attachments are not included.</p>` : null;
 		const content =
 			command.length > maxCommandLength
-				? html`<p>Its variables are too long for a page. <code>mailctl message show ${message.id} --json</code> prints them.</p>`
+				? html`<p>The variables are too long to show here. <code>mailctl message show ${message.id} --json</code> prints them.</p>`
 				: html`${files}<pre>${command}</pre><p>${copyButton(command, 'the command')}</p>`;
-		parts.push(behind('Copy as curl', content));
+		parts.push(disclosure('Copy as curl', content));
 	}
 	if (!visit.may('operator')) {
 		return join(parts);
 	}
 	if (message.status === 'accepted') {
-		parts.push(waiting(opened, visit));
+		parts.push(rescheduleActions(opened, visit));
 	}
-	parts.push(await suppression(reader, visit, opened));
+	parts.push(await suppressAction(reader, visit, opened));
 	parts.push(act({to: `/messages/${message.id}/resend`, label: 'Send again'}));
 	return join(parts);
 }
 
-/** The forms for a message that no attempt has begun for. */
-function waiting({message: {id, extras}}: Opened, {form}: Visit): Html {
+/** The forms that reschedule or cancel a message whose first attempt has not started. */
+function rescheduleActions({message: {id, extras}}: Opened, {form}: Visit): Html {
 	const time = input({
 		name: 'sendAt',
 		label: 'Time',
@@ -342,29 +341,29 @@ function waiting({message: {id, extras}}: Opened, {form}: Visit): Html {
 		required: true,
 	});
 	const reschedule = act({to: `/messages/${id}/reschedule`, label: 'Reschedule', fields: time});
-	const fields = html`<p>None of its recipients gets it. This cannot be undone.</p>`;
+	const fields = html`<p>None of its recipients will receive it. This cannot be undone.</p>`;
 	const cancel = act({to: `/messages/${id}/cancel`, label: 'Cancel the message', fields, look: 'danger'});
-	return html`${behind('Reschedule', reschedule, form.has('sendAt'))}${behind('Cancel', cancel)}`;
+	return html`${disclosure('Reschedule', reschedule, form.has('sendAt'))}${disclosure('Cancel', cancel)}`;
 }
 
-/** The form that suppresses one of the recipients, or that the only one is suppressed already. */
-async function suppression(
+/** The form that suppresses one of the recipients, or a note if the only one is already suppressed. */
+async function suppressAction(
 	reader: Knex,
 	{workspace, now}: Visit,
 	{message, recipients, recipient}: Opened,
 ): Promise<Html> {
 	const [only] = recipients;
 	const address = recipients.length === 1 && only ? toAddress(only.address) : null;
-	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
-	if (listed) {
-		const note = html`<p>${name(address.spelling)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
-		return behind('Suppressed', note);
+	const entry = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
+	if (entry) {
+		const note = html`<p>${name(address.spelling)} was added to the suppression list ${time(entry.created_at, now)}: ${entry.reason}.</p>`;
+		return disclosure('Suppressed', note);
 	}
 	const choices = recipients
 		.filter(({address}) => toAddress(address) !== null)
 		.map(({id, address}) => ({value: id, label: plainName(address)}));
-	const fields = html`${select({name: 'copy', label: 'Recipient', value: recipient.id}, choices)}<p>They get no mail of this workspace any more, until somebody removes the entry.</p>`;
-	return behind(
+	const fields = html`${select({name: 'copy', label: 'Recipient', value: recipient.id}, choices)}<p>This workspace sends no more messages to the recipient until the entry is removed.</p>`;
+	return disclosure(
 		'Suppress recipient',
 		act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'}),
 	);
@@ -375,34 +374,33 @@ function toAddress(text: string): Address | null {
 	return parsed?.ok ? parsed.address : null;
 }
 
-/** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
+/** Returns the API call that sends such a message, for a shell. Attachments are omitted, because they are too long. */
 function curlCommand(apiUrl: string, sent: SentMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
 	const extras = readExtras(sent.extras);
-	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
+	const parse = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
 		to,
-		cc: parsed(cc),
+		cc: parse(cc),
 		replyTo: replyTo ?? undefined,
 		...pick(extras, extraFields),
 		headers: extras.headers && Object.fromEntries(extras.headers),
 		templateId,
-		data: parsed(data),
-		metadata: parsed(metadata),
-		tags: parsed(tags),
+		data: parse(data),
+		metadata: parse(metadata),
+		tags: parse(tags),
 		unsubscribeGroup: topicCode ?? undefined,
 		locale: locale ?? undefined,
 		timezone: timezone ?? undefined,
-		tracking: parsed(tracking),
+		tracking: parse(tracking),
 	};
 	return [
 		`curl -sS ${apiUrl}/v1/messages \\`,
 		"  -H 'Content-Type: application/json' \\",
 		'  -H "Authorization: Bearer $API_KEY" \\',
-		`  --data-binary ${quoted(writeExact(body, 2))}`,
+		`  --data-binary ${quoteWord(writeExact(body, 2))}`,
 	].join('\n');
 }
 
-/** As one word of a shell. */
-const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+const quoteWord = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;

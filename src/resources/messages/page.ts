@@ -40,12 +40,12 @@ import {pageTemplates} from '../templates/store.ts';
 import {messageView, streamedEventView} from '../views.ts';
 
 const perPage = 50;
-/** With no more than these there is room for a mail below them. */
+/** Up to this many rows, there is room for a message below the list. */
 const fewRows = 5;
 const maxTemplates = 100;
 const times = timeChoices(1, 24, 168, 720);
 
-/** The list of messages, which follows what happens. */
+/** The list of messages, which updates live. */
 export function messagePages({reader, readMessageId, settings, tools: {clock}}: DashboardParts): readonly Route[] {
 	const shared = createShared(clock);
 
@@ -59,24 +59,24 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		const rows = await readLines(reader, ids);
 		const isFiltered = ['q', 'status', 'template', 'hours'].some(key => (query.get(key) ?? '') !== '');
 		const isCaptured = settings.delivery === 'capture';
-		const found = {
+		const list = {
 			...messageTable(now, query.get('status') === scheduled),
-			// Who captures mail wants to see it.
+			// In capture mode, a row opens the content of its message.
 			...(isCaptured && {link: ({id}: ListedMessage) => `/messages/${id}/preview`}),
 			rows,
-			empty: next === null ? emptyList(isFiltered, isCaptured) : html`<p>None among those looked at so far.</p>`,
+			empty: next === null ? emptyList(isFiltered, isCaptured) : html`<p>No matches so far.</p>`,
 		};
 		const newest = isCaptured && !isFiltered && after === null && rows.length <= fewRows ? newestMail(rows) : null;
 		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
-		return html`${messageSearch(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips('Accepted', query, '/messages', times)}${live(
+		return html`${messageSearch(query, templates)}${searchChips(query)}${statusChips(query)}${timeChips('Accepted', query, '/messages', times)}${live(
 			'messages',
 			after === null ? toHref('/messages', query) : null,
-			html`${table(found)}${pager('/messages', query, next)}${newest}`,
+			html`${table(list)}${pager('/messages', query, next)}${newest}`,
 			'mail',
 		)}`;
 	}
 
-	/** What it shows depends on nothing of the user: pages that follow share it as it is written. */
+	/** The content is the same for all users, so pages that are open at the same time share it. */
 	async function list(visit: Visit): Promise<Answer> {
 		const content = await shared(visit, `${visit.workspace.id} ${visit.query}`, () => renderContent(visit));
 		const actions = html`<a class="button" href="${toHref('/messages/export', visit.query, {after: null})}">Export</a><a class="button" href="/messages/export-events">Export events</a>`;
@@ -108,13 +108,13 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 	];
 }
 
-/** How a list of messages looks, wherever there is one. */
+/** The columns of every list of messages. */
 export function messageTable(now: number, isScheduled = false): Omit<Table<ListedMessage>, 'rows' | 'empty'> {
 	return {
 		label: 'Messages',
 		link: ({id}) => `/messages/${id}`,
 		columns: [
-			// On a phone the subject is below it, so that status and time are seen without scrolling.
+			// On a phone the subject is shown below, so that status and time are visible without scrolling.
 			{
 				title: 'To',
 				cell: row =>
@@ -128,7 +128,7 @@ export function messageTable(now: number, isScheduled = false): Omit<Table<Liste
 			},
 			{
 				title: 'Subject',
-				cell: row => (row.subject === null ? html`<span class="soft">not made yet</span>` : name(row.subject)),
+				cell: row => (row.subject === null ? html`<span class="soft">not rendered</span>` : name(row.subject)),
 				cut: true,
 				wide: true,
 			},
@@ -153,28 +153,28 @@ const tones: Readonly<Record<RecipientState, Tone>> = {
 
 export const stateBadge = (state: RecipientState): Html => badge(state, tones[state]);
 
-/** Of the newest message: in capture mode it is what one came for. */
+/** Renders the newest delivered message, which is usually the one to look at in capture mode. */
 function newestMail(rows: readonly ListedMessage[]): Html | null {
 	const newest = rows.find(({status}) => status === 'delivered');
 	if (newest === undefined) {
 		return null;
 	}
 	const {id, subject} = newest;
-	const more = html`<a href="/messages/${id}/preview">Open</a>`;
+	const link = html`<a href="/messages/${id}/preview">Open</a>`;
 	return section(
-		`The newest: ${plainName(subject ?? '')}`,
-		mailFrame({path: `/messages/${id}/frame`, title: 'The mail'}),
-		more,
+		`Newest message: ${plainName(subject ?? '')}`,
+		mailFrame({path: `/messages/${id}/frame`, title: 'Message'}),
+		link,
 	);
 }
 
-async function templateChoices(reader: Knex, workspaceId: string, chosen: string): Promise<Choice[]> {
+async function templateChoices(reader: Knex, workspaceId: string, selected: string): Promise<Choice[]> {
 	const listed = await pageTemplates(reader, workspaceId, {after: null, limit: maxTemplates});
-	const isListed = chosen === '' || listed.some(({id}) => id === chosen);
+	const isListed = selected === '' || listed.some(({id}) => id === selected);
 	return [
 		{value: '', label: 'All templates'},
 		...listed.map(({id, name}) => ({value: id, label: plainName(name)})),
-		...(isListed ? [] : [{value: chosen, label: chosen}]),
+		...(isListed ? [] : [{value: selected, label: selected}]),
 	];
 }
 
@@ -189,12 +189,12 @@ function messageSearch(query: URLSearchParams, templates: readonly Choice[]): Ht
 	});
 }
 
-/** The parts of the search that are no words, each with a link that searches without it. */
-function searchedChips(query: URLSearchParams): Html | null {
+/** The filters in the search, such as `tag:receipt`, each with a link that removes it. */
+function searchChips(query: URLSearchParams): Html | null {
 	const parts = (query.get('q') ?? '').split(/\s+/).filter(part => part !== '');
 	const isChip = (part: string) => /^[^<].*[:=]/.test(part);
 	if (parts.filter(isChip).length > maxQueryTerms) {
-		return null; // Nothing is looked for then, and each link has all the others.
+		return null; // Such a search finds nothing, and each link would contain all the other filters.
 	}
 	const links = parts.flatMap((part, index) => {
 		if (!isChip(part)) {
@@ -202,13 +202,13 @@ function searchedChips(query: URLSearchParams): Html | null {
 		}
 		const href = toHref('/messages', query, {q: parts.toSpliced(index, 1).join(' ') || null, after: null});
 		return [
-			html`<a class="chip" aria-current="true" href="${href}" title="Search without it">${name(part)} <span aria-hidden="true">×</span></a>`,
+			html`<a class="chip" aria-current="true" href="${href}" title="Remove from search">${name(part)} <span aria-hidden="true">×</span></a>`,
 		];
 	});
-	return links.length === 0 ? null : chipRow('Searched', links);
+	return links.length === 0 ? null : chipRow('Filters', links);
 }
 
-/** Stands beside the states: those messages are accepted. */
+/** A filter beside the states. Scheduled messages have the state `accepted`. */
 const scheduled = 'scheduled';
 
 const statusChips = (query: URLSearchParams): Html =>
@@ -222,7 +222,7 @@ const statusChips = (query: URLSearchParams): Html =>
 
 function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 	if (isFiltered) {
-		return html`<p>No message matches.</p><p><a href="/messages">Show all messages</a></p>`;
+		return html`<p>No matching messages.</p><p><a href="/messages">Show all messages</a></p>`;
 	}
 	return html`<p>No messages yet.</p><p>Send the first one with <code>mailctl send</code> or <code>POST /v1/messages</code>.${
 		isCaptured ? ' In capture mode it appears here and never leaves this machine.' : nothing
@@ -231,25 +231,25 @@ function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;
 
-/** What the search field takes, for people. */
+/** The input that the search accepts. */
 const searchHint =
 	'an address, words of the subject, order_id=1042 or 1042 alone, tag:receipt, from:a@b.example, an id or Message-ID';
 
-/** The filter that a page's query asks for; null: nothing can match, or it asks for too much. */
+/** Returns the filter of a page's query, or `null` if nothing can match or it has too many terms. */
 function parseFilter(
 	query: URLSearchParams,
 	now: number,
 	readMessageId: (messageId: string) => string | null,
 ): Filter | null {
-	const asked = searched(query.get('q')?.trim() ?? '', readMessageId);
+	const search = parseSearch(query.get('q')?.trim() ?? '', readMessageId);
 	const status = query.get('status') ?? '';
 	const template = query.get('template') ?? '';
 	const since = sinceOf(query.get('hours'), now);
-	if (asked === null || (template !== '' && !isTemplateId(template))) {
+	if (search === null || (template !== '' && !isTemplateId(template))) {
 		return null;
 	}
 	return {
-		...asked,
+		...search,
 		...(isState(status) && {status}),
 		...(status === scheduled && {scheduledAfter: storeTime(now)}),
 		...(template !== '' && {templateId: template}),
@@ -259,8 +259,8 @@ function parseFilter(
 
 const isState = (text: string): text is RecipientState => (recipientStates as readonly string[]).includes(text);
 
-/** What each word of the search is follows from its form. */
-function searched(text: string, readMessageId: (messageId: string) => string | null): Filter | null {
+/** Parses a search. The form of each word decides what it is. */
+function parseSearch(text: string, readMessageId: (messageId: string) => string | null): Filter | null {
 	if (text === '') {
 		return {};
 	}

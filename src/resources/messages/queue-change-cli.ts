@@ -35,8 +35,8 @@ type Targets = {
 	readonly recipients: readonly string[];
 	/** Named recipients that are not in the queue. */
 	readonly notQueued: readonly string[];
-	/** How they were chosen, and why. */
-	readonly chosen: QueueDetail;
+	/** How they were selected, and why. */
+	readonly selection: QueueDetail;
 };
 
 export function targetOptions(command: CliCommand): CliCommand {
@@ -72,12 +72,12 @@ export async function chosenTargets(
 	}
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	if (ids.length > 0) {
-		return {...(await namedRecipients(session, ids, workspaceId)), chosen: {reason}};
+		return {...(await namedRecipients(session, ids, workspaceId)), selection: {reason}};
 	}
 	const filter: QueueFilter = {workspaceId, destination, before: olderThan};
 	const recipients = await findWaiting(await session.reader(), filter);
 	const before = olderThan === undefined ? undefined : new Date(olderThan).toISOString();
-	return {recipients, notQueued: [], chosen: {destination, before, reason}};
+	return {recipients, notQueued: [], selection: {destination, before, reason}};
 }
 
 /** Finds recipients by ids. Throws if one is unknown, so that a command changes all of them or none. */
@@ -85,10 +85,10 @@ async function namedRecipients(
 	session: Session,
 	texts: readonly string[],
 	workspaceId: string | undefined,
-): Promise<Omit<Targets, 'chosen'>> {
-	const wrong = texts.find(text => !/^(?:rcp|msg)_/.test(text));
-	if (wrong !== undefined) {
-		throw new CliError('data', `${wrong} is not the id of a message or a recipient`, 'see mailctl queue list');
+): Promise<Omit<Targets, 'selection'>> {
+	const invalid = texts.find(text => !/^(?:rcp|msg)_/.test(text));
+	if (invalid !== undefined) {
+		throw new CliError('data', `${invalid} is not the id of a message or a recipient`, 'see mailctl queue list');
 	}
 	const ids: string[] = [];
 	for (const text of texts) {
@@ -100,7 +100,7 @@ async function namedRecipients(
 	const unknown = ids.find(id => !named.some(recipient => recipient.id === id || recipient.message_id === id));
 	if (unknown !== undefined) {
 		const kind = unknown.startsWith('msg') ? 'message' : 'recipient';
-		throw new CliError('data', `there is no ${kind} ${unknown}`, 'see mailctl queue list');
+		throw new CliError('data', `${kind} ${unknown} not found`, 'see mailctl queue list');
 	}
 	const recipients = new Set(named.filter(({isQueued}) => isQueued).map(({id}) => id));
 	const notQueued = new Set(named.filter(({isQueued}) => !isQueued).map(({id}) => id));
@@ -142,7 +142,7 @@ function changeVerb(queue: CliCommand, change: QueueChange, about: string, sampl
 async function runChange(
 	session: Session,
 	change: QueueChange,
-	{recipients, notQueued, chosen}: Targets,
+	{recipients, notQueued, selection}: Targets,
 ): Promise<void> {
 	const {newId} = session.tools;
 	const progress = session.progress('recipients');
@@ -154,7 +154,7 @@ async function runChange(
 		readSilentSince: async () => (await readDaemons(session)).silentSince,
 		onStep: (done: number, of: number) => progress.show(done, done / of),
 	};
-	const {changed, busy} = await changeQueue(options, change, recipients, chosen);
+	const {changed, busy} = await changeQueue(options, change, recipients, selection);
 	progress.end();
 	const unchanged = recipients.length - changed - busy.length;
 	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: notQueued.length}, () =>
@@ -210,7 +210,7 @@ export function suspendVerbs(queue: CliCommand): void {
 			session.show({destination, suspended: false, resumed: isResumed, sites}, () =>
 				isResumed
 					? [
-							...(suspension ? [`mail to ${destination} is sent again`] : []),
+							...(suspension ? [`sending to ${destination} resumed`] : []),
 							...sites.map(
 								site =>
 									`one message now tests the provider ${printable(site)}, which was backing off after failures`,

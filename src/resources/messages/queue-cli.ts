@@ -63,8 +63,8 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 	if (rows.length === 0) {
 		return [nothing];
 	}
-	const sum = (of: (row: QueueStatus) => number) => rows.reduce((all, row) => all + of(row), 0);
-	const waits = (priority: Priority) => (row: Pick<QueueStatus, 'by_priority'>) => row.by_priority[priority];
+	const sum = (figure: (row: QueueStatus) => number) => rows.reduce((total, row) => total + figure(row), 0);
+	const ofPriority = (priority: Priority) => (row: Pick<QueueStatus, 'by_priority'>) => row.by_priority[priority];
 	const rowsWithAge = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
 		...free,
@@ -73,11 +73,11 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		deferred: sum(row => row.deferred),
 		in_flight: sum(row => row.in_flight),
 		held: sum(row => row.held),
-		by_priority: {high: sum(waits('high')), normal: 0, low: sum(waits('low'))},
+		by_priority: {high: sum(ofPriority('high')), normal: 0, low: sum(ofPriority('low'))},
 		age: Math.max(...rowsWithAge.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
-	const stops = table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+	const tableLines = table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
 		[
 			{title: 'DESTINATION', cell: row => row.destination, cut: true},
 			{title: 'READY', cell: row => row.ready, right: true},
@@ -86,22 +86,22 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 			{title: 'HELD', cell: row => row.held, right: true},
 			...(['high', 'low'] as const)
 				.filter(priority => total.by_priority[priority] > 0)
-				.map(priority => ({title: priority.toUpperCase(), cell: waits(priority), right: true as const})),
+				.map(priority => ({title: priority.toUpperCase(), cell: ofPriority(priority), right: true as const})),
 			{title: 'OLDEST', cell: row => (row.age === null ? null : duration(row.age)), right: true},
 			{title: 'LAST REPLY', cell: row => stopText(row, now) ?? row.last_reply, cut: true},
 		],
 		rows.length > 1 ? [...rowsWithAge, total] : rowsWithAge,
 		terminal.width,
 	);
-	return [...stops, ...adviceLines(rows, terminal.width)];
+	return [...tableLines, ...adviceLines(rows, terminal.width)];
 }
 
 /** Formats the advice for blocked addresses, once for all destinations that share it. */
 function adviceLines(rows: readonly QueueStatus[], width: number): string[] {
-	const blocking = rows.filter(({suspension_advice: advice}) => advice !== null);
-	return [...groupBy(blocking, row => row.suspension_advice)].flatMap(([advice, some]) => {
-		const names = some.slice(0, 5).map(({destination}) => destination);
-		const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
+	const withAdvice = rows.filter(({suspension_advice: advice}) => advice !== null);
+	return [...groupBy(withAdvice, row => row.suspension_advice)].flatMap(([advice, blocked]) => {
+		const names = blocked.slice(0, 5).map(({destination}) => destination);
+		const more = blocked.length > names.length ? ` and ${blocked.length - names.length} more` : '';
 		return ['', ...wrapped(`${names.join(', ')}${more}: our address is blocked. What to do: ${advice}.`, width)];
 	});
 }
@@ -196,11 +196,11 @@ async function why(session: Session, options: WhyOptions, ids: readonly string[]
 	const recipients = await readRecipientFacts(await session.reader(), all.slice(0, options.limit));
 	const reasons = await findReasons(session, recipients);
 	const now = session.tools.clock.now();
-	const left = all.length - reasons.length;
+	const remaining = all.length - reasons.length;
 	session.show(reasons, () => [
-		...reasons.flatMap((entry, index) => [...(index > 0 ? [''] : []), ...described(session, entry, now)]),
+		...reasons.flatMap((entry, index) => [...(index > 0 ? [''] : []), ...reasonLines(session, entry, now)]),
 		...(reasons.length === 0 ? [nothingMatches] : []),
-		...(left > 0 ? ['', `and ${grouped(left)} more: raise --limit to see them`] : []),
+		...(remaining > 0 ? ['', `and ${grouped(remaining)} more: raise --limit to see them`] : []),
 	]);
 }
 
@@ -230,9 +230,9 @@ function readDestinations(session: Session): Destinations {
 	return loadDestinations({...settings, destinationsFile: null});
 }
 
-function described({terminal}: Session, entry: Why, now: number): string[] {
+function reasonLines({terminal}: Session, entry: Why, now: number): string[] {
 	const lines = (text: string, indent: string) => wrapped(printable(text), terminal.width, indent);
-	const reason = ({detail, until, mend}: Pick<Why, 'detail' | 'until' | 'mend'>) => [
+	const format = ({detail, until, mend}: Pick<Why, 'detail' | 'until' | 'mend'>) => [
 		...lines(
 			until === null || until < storeTime(now) ? detail : `${detail} (in ${duration(Date.parse(until) - now)})`,
 			'  ',
@@ -240,9 +240,9 @@ function described({terminal}: Session, entry: Why, now: number): string[] {
 		...(mend === null ? [] : lines(`→ ${mend}`, '    ')),
 	];
 	return [
-		`${terminal.bold(`${printable(entry.address)}  ${entry.id}`)}${ofPriority(entry.priority)}`,
-		...reason(entry),
-		...entry.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
+		`${terminal.bold(`${printable(entry.address)}  ${entry.id}`)}${prioritySuffix(entry.priority)}`,
+		...format(entry),
+		...entry.also.flatMap(reason => format({...reason, detail: `Also: ${reason.detail}`})),
 		...(entry.gives_up_at === null ? [] : lines(`It expires at ${shortTime(entry.gives_up_at)} UTC.`, '  ')),
 	];
 }
@@ -273,15 +273,15 @@ async function trace(session: Session, options: TraceOptions, ids: readonly stri
 	const recipients = await readRecipientFacts(await session.reader(), chosen);
 	const traced = await withAttempts(session, recipients);
 	const reasons = await findReasons(session, recipients);
-	const recipientViews = traced.map(({recipient: {state_at, site}, attempts}, n) => ({
-		...reasons[n],
+	const recipientViews = traced.map(({recipient: {state_at, site}, attempts}, index) => ({
+		...reasons[index],
 		state_at,
 		// Empty while its mail servers are being looked up.
 		site: site || null,
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 	}));
 	session.show({copies: recipientViews}, () => [
-		...tracedLines(session, traced, reasons),
+		...traceLines(session, traced, reasons),
 		...(recipientViews.length === 0 ? [nothingMatches] : []),
 		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
 	]);
@@ -301,11 +301,11 @@ async function withAttempts(session: Session, recipients: readonly RecipientFact
 	}));
 }
 
-function tracedLines(session: Session, traced: readonly Traced[], reasons: readonly Why[]): string[] {
+function traceLines(session: Session, traced: readonly Traced[], reasons: readonly Why[]): string[] {
 	const now = session.tools.clock.now();
 	return traced.flatMap(({attempts}, index) => [
 		...(index > 0 ? [''] : []),
-		...described(session, reasons[index] as Why, now),
+		...reasonLines(session, reasons[index] as Why, now),
 		...attempts.flatMap(attempt => attemptLines(attempt, session.terminal.width)),
 	]);
 }
@@ -320,10 +320,10 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 		const recipients = await readRecipientFacts(await session.reader(), waiting);
 		const changed: Traced[] = [];
 		for (const {recipient, attempts} of await withAttempts(session, recipients)) {
-			const fresh = attempts.slice(printedCounts.get(recipient.id) ?? 0);
-			if (fresh.length > 0 || recipient.next_attempt_at === null) {
+			const newAttempts = attempts.slice(printedCounts.get(recipient.id) ?? 0);
+			if (newAttempts.length > 0 || recipient.next_attempt_at === null) {
 				printedCounts.set(recipient.id, attempts.length);
-				changed.push({recipient, attempts: fresh});
+				changed.push({recipient, attempts: newAttempts});
 			}
 		}
 		if (changed.length > 0) {
@@ -331,7 +331,7 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 				session,
 				changed.map(({recipient}) => recipient),
 			);
-			terminal.print(['', ...tracedLines(session, changed, reasons)]);
+			terminal.print(['', ...traceLines(session, changed, reasons)]);
 		}
 		waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	}
@@ -340,6 +340,6 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 	}
 }
 
-/** Formats the priority, unless it is normal. */
-const ofPriority = (priority: Priority | null = null): string =>
+/** Formats the priority; empty if it is normal. */
+const prioritySuffix = (priority: Priority | null = null): string =>
 	priority === null || priority === 'normal' ? '' : `, priority ${priority}`;

@@ -43,10 +43,10 @@ import type {Why} from './why.ts';
 
 const path = '/queue';
 const maxSites = 50;
-/** Destinations that are listed, and stopped ones behind them. A search finds the others. */
+/** How many destinations are listed, and how many more that are suspended. A search finds the others. */
 const maxListed = 100;
 
-/** What waits, where it goes, and what keeps it. */
+/** The pages of the queue: the waiting messages by destination, and the reasons. */
 export function queuePages(parts: DashboardParts): readonly Route[] {
 	const shared = createShared(parts.tools.clock, countingRest);
 	const list = (visit: Visit, problem: string | null = null) => {
@@ -62,9 +62,9 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 async function queueList(
 	{process: {sites}}: DashboardParts,
 	{everywhere: seesAll, query, now, form, may}: Visit,
-	{rows: reading, problem}: {readonly rows: Promise<QueueStatus[]>; readonly problem: string | null},
+	{rows: pendingRows, problem}: {readonly rows: Promise<QueueStatus[]>; readonly problem: string | null},
 ): Promise<Answer> {
-	const rows = await reading;
+	const rows = await pendingRows;
 	return {
 		kind: 'page',
 		problem,
@@ -72,22 +72,22 @@ async function queueList(
 		title: 'Queue',
 		actions:
 			may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
-		// Outside of the part that is fetched again, so that typing is not interrupted.
+		// The search is outside of the part that is refreshed, so that typing is not interrupted.
 		content: html`${rows.length > maxListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
 			toHref(path, query),
-			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
+			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? byProvider(sites(), now) : null}`,
 			'10s',
 		)}`,
 	};
 }
 
 function totals(rows: readonly QueueStatus[]): Html {
-	const sum = (of: (row: QueueStatus) => number) => count(rows.reduce((all, row) => all + of(row), 0));
+	const sum = (figure: (row: QueueStatus) => number) => count(rows.reduce((total, row) => total + figure(row), 0));
 	const figures = [
 		['Ready', sum(row => row.ready)],
-		['Later try', sum(row => row.deferred)],
-		['Being tried', sum(row => row.in_flight)],
+		['Deferred', sum(row => row.deferred)],
+		['In flight', sum(row => row.in_flight)],
 		['Held', sum(row => row.held)],
 		...priorityFigures(rows),
 	];
@@ -97,23 +97,23 @@ function totals(rows: readonly QueueStatus[]): Html {
 	)}</div>`;
 }
 
-/** How much mail of high and low priority waits, now or for a later try. */
+/** The numbers of waiting messages of high and low priority, ready or deferred. */
 const priorityFigures = (rows: readonly QueueStatus[]): Array<[title: string, figure: string]> =>
 	(['high', 'low'] as const).flatMap(priority => {
-		const n = rows.reduce((all, {by_priority: waits}) => all + waits[priority], 0);
+		const n = rows.reduce((total, {by_priority: counts}) => total + counts[priority], 0);
 		return n > 0 ? [[`${priority === 'high' ? 'High' : 'Low'} priority`, count(n)]] : [];
 	});
 
 function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: number): Html {
 	const part = query.get('q')?.trim().toLowerCase() ?? '';
-	const found = rows.filter(({destination}) => destination.includes(part));
-	const stopped = found.slice(maxListed).filter(row => row.suspended);
-	const listed = [...found.slice(0, maxListed), ...stopped.slice(0, maxListed)];
-	const left = found.length - listed.length;
+	const matches = rows.filter(({destination}) => destination.includes(part));
+	const suspended = matches.slice(maxListed).filter(row => row.suspended);
+	const listed = [...matches.slice(0, maxListed), ...suspended.slice(0, maxListed)];
+	const remaining = matches.length - listed.length;
 	return section(
 		'By destination',
 		html`${table({
-			label: 'What waits, by destination',
+			label: 'Waiting messages by destination',
 			link: row => `${path}/${row.destination}`,
 			columns: [
 				{title: 'Destination', cell: row => name(row.destination), cut: true},
@@ -133,9 +133,9 @@ function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: num
 			rows: listed,
 			empty:
 				part === ''
-					? html`<p>No mail waits.</p><p>Mail that cannot be delivered at once is listed here, with the reason and the time of the next try.</p>`
-					: html`<p>No mail waits for such a destination.</p><p><a href="${path}">Show all</a></p>`,
-		})}${left > 0 ? html`<p class="more soft">and ${count(left)} more with less mail: search for them</p>` : nothing}`,
+					? html`<p>No messages are waiting.</p><p>Messages that cannot be delivered immediately are listed here, with the reason and the time of the next attempt.</p>`
+					: html`<p>No messages are waiting for a matching destination.</p><p><a href="${path}">Show all</a></p>`,
+		})}${remaining > 0 ? html`<p class="more soft">and ${count(remaining)} more with fewer messages: use the search</p>` : nothing}`,
 	);
 }
 
@@ -156,15 +156,15 @@ function statusBadge({suspended_by: by, held, ready, deferred, in_flight: now}: 
 	}
 }
 
-/** How this process paces the hosts that share a limit, for the mail of all workspaces. */
-function bySite(sites: readonly SiteReport[], now: number): Html {
+/** How this process limits sending to each provider, for all workspaces. */
+function byProvider(sites: readonly SiteReport[], now: number): Html {
 	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, maxSites);
 	return section(
-		'By site',
+		'By provider',
 		table({
-			label: 'How sites are paced',
+			label: 'Sending limits by provider',
 			columns: [
-				{title: 'Site', cell: row => name(row.site), cut: true},
+				{title: 'Provider', cell: row => name(row.site), cut: true},
 				{title: 'State', cell: siteBadge},
 				{title: 'In flight', cell: row => count(row.inFlight), right: true},
 				{
@@ -174,15 +174,15 @@ function bySite(sites: readonly SiteReport[], now: number): Html {
 					wide: true,
 				},
 				{
-					title: 'A minute',
+					title: 'Per minute',
 					cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)),
 					right: true,
 				},
 				{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
-				{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
+				{title: 'Reason', cell: row => name(row.reason ?? ''), wide: true, cut: true},
 			],
 			rows: busy,
-			empty: html`<p>Nothing was sent for a while.</p><p>Hosts that share a limit are one site; each has its own pace.</p>`,
+			empty: html`<p>No messages were sent recently.</p><p>Mail servers that share limits form a provider. Each provider has its own limits.</p>`,
 		}),
 	);
 }
@@ -207,7 +207,7 @@ const suspendForm = (value: string): Html =>
 		fields: html`${input({name: 'domain', label: 'Domain', required: true, value, placeholder: 'example.com'})}${input({name: 'reason', label: 'Reason', placeholder: 'their disk is full'})}`,
 	});
 
-/** Stops all mail to a domain, of every workspace, and resumes it, from the page `show`. */
+/** The forms that suspend and resume a domain for all workspaces. Their problems are shown on the page `show`. */
 function suspensionForms(parts: DashboardParts, show: (visit: Visit, problem: string) => Promise<Answer>) {
 	const form = operationForms(parts, {path, show, workspaceId: () => null});
 	return [
@@ -215,31 +215,31 @@ function suspensionForms(parts: DashboardParts, show: (visit: Visit, problem: st
 			suspendDestination,
 			`${path}/suspend`,
 			({destination}) =>
-				go(`${path}/${destination}`, `Nothing is sent to ${destination} until you resume it. Its mail waits.`),
-			{read: ({form: sent}) => readTyped(sent)},
+				go(`${path}/${destination}`, `Sending to ${destination} is suspended until you resume it.`),
+			{read: ({form: sent}) => readFilled(sent)},
 		),
 		form(
 			resumeDestination,
 			`${path}/:destination/resume`,
 			({isResumed}, {params: {destination}}) =>
-				isResumed ? `Mail to ${destination} goes again.` : `${destination} was not suspended.`,
+				isResumed ? `Sending to ${destination} resumed.` : `${destination} was not suspended.`,
 			{read: ({params}) => ({domain: params.destination ?? ''})},
 		),
 	];
 }
 
-const typedFields = listFields(suspendDestination.input);
+const suspendFields = listFields(suspendDestination.input);
 
 /** Reads the fields that were not left blank. */
-const readTyped = <Input extends object>(sent: URLSearchParams): Input =>
+const readFilled = <Input extends object>(sent: URLSearchParams): Input =>
 	readFields(
-		typedFields.filter(({name}) => sent.get(name)?.trim()),
+		suspendFields.filter(({name}) => sent.get(name)?.trim()),
 		sent,
 	);
 
 const maxShown = 50;
 
-/** The mail that waits for one destination, why each waits, and what an operator can do about it. */
+/** The messages that are waiting for one destination, the reason for each, and what an operator can do about it. */
 function destinationPages(parts: DashboardParts): readonly Route[] {
 	const {reader, writer, webhooks} = parts;
 
@@ -255,49 +255,49 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: maxShown});
 		const waitingIds = recipients.map(({id}) => id);
 		const reasons = new Map((await findReasons(parts, waitingIds, now)).map(why => [why.id, why]));
-		const known = status
+		const summary = status
 			? facts([
 					['State', statusBadge(status)],
-					['Why', status.suspension_reason && name(status.suspension_reason)],
+					['Reason', status.suspension_reason && name(status.suspension_reason)],
 					['What to do', status.suspension_advice && name(status.suspension_advice)],
 					['Until', status.suspended_until && time(status.suspended_until, now)],
 					['Ready', count(status.ready)],
-					['Later try', count(status.deferred)],
-					['Being tried', count(status.in_flight)],
+					['Deferred', count(status.deferred)],
+					['In flight', count(status.in_flight)],
 					['Held', count(status.held)],
 					...priorityFigures([status]),
 					['Oldest', time(status.oldest, now)],
 				])
-			: html`<p>No mail of this workspace waits for it.</p>`;
+			: html`<p>No messages of this workspace are waiting for it.</p>`;
 		const reply = status?.last_reply ? section('Last reply', html`<pre>${status.last_reply}</pre>`) : nothing;
 		const waiting = table({
-			label: `Mail that waits for ${destination}`,
+			label: `Messages waiting for ${destination}`,
 			link: recipient => `/messages/${recipient.message_id}?copy=${recipient.id}`,
 			columns: [
 				{title: 'To', cell: recipient => name(recipient.address), cut: true},
-				{title: 'Why it waits', cell: recipient => reasonText(reasons.get(recipient.id))},
-				{title: 'Tries', cell: recipient => count(recipient.attempts), right: true},
+				{title: 'Reason', cell: recipient => reasonText(reasons.get(recipient.id))},
+				{title: 'Attempts', cell: recipient => count(recipient.attempts), right: true},
 				{title: 'Accepted', cell: recipient => time(recipient.accepted_at, now), right: true, wide: true},
-				{title: 'Next try', cell: recipient => time(recipient.next_attempt_at, now), right: true, wide: true},
+				{title: 'Next attempt', cell: row => time(row.next_attempt_at, now), right: true, wide: true},
 			],
 			rows: recipients,
-			empty: html`<p>Nothing waits.</p>`,
+			empty: html`<p>No messages are waiting.</p>`,
 		});
 		const more =
-			recipients.length === maxShown ? html`<p class="soft">The ${maxShown} that are due first.</p>` : nothing;
+			recipients.length === maxShown ? html`<p class="soft">Only the first ${maxShown} are shown.</p>` : nothing;
 		const content = live(
 			'destination',
 			`${path}/${destination}`,
-			html`<div class="card">${known}</div>${reply}${section('Mail', html`${waiting}${more}`)}`,
+			html`<div class="card">${summary}</div>${reply}${section('Messages', html`${waiting}${more}`)}`,
 			'10s',
 		);
-		const acts = may('operator') ? actions(destination, status?.suspended ?? false, seesAll) : nothing;
+		const actions = may('operator') ? renderActions(destination, status?.suspended ?? false, seesAll) : nothing;
 		return {
 			kind: 'page',
 			problem,
 			place: 'queue',
 			title: destination,
-			actions: acts,
+			actions,
 			content,
 		};
 	}
@@ -306,9 +306,9 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace, tools, form: sent} = visit;
 		const {destination = ''} = params;
 		if (change.isFinal) {
-			checkTyped(visit, destination, `Nothing was ended: type ${destination} to end its mail.`);
+			checkTyped(visit, destination, `Nothing was changed: type ${destination} to confirm.`);
 		}
-		const {reason} = change.takesReason ? readTyped<QueueDetail>(sent) : {};
+		const {reason} = change.takesReason ? readFilled<QueueDetail>(sent) : {};
 		const recipients = await findWaiting(reader, {workspaceId: workspace.id, destination});
 		const options = {
 			transaction: writer.transaction,
@@ -317,8 +317,8 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
 		const {changed, busy} = await changeQueue(options, change, recipients, {destination, reason});
-		const left = busy.length > 0 ? ` ${count(busy.length)} being attempted right now: repeat it in a moment.` : '';
-		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
+		const skipped = busy.length > 0 ? ` ${count(busy.length)} in progress: try again in a moment.` : '';
+		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${skipped}`);
 	}
 
 	const form = (change: QueueChange) => {
@@ -335,7 +335,7 @@ function reasonText(why: Why | undefined): Html {
 	return html`${name(why.detail)}${why.mend === null ? null : html`<br><small>${name(why.mend)}</small>`}`;
 }
 
-function actions(destination: string, isSuspended: boolean, seesAll: boolean): Html {
+function renderActions(destination: string, isSuspended: boolean, seesAll: boolean): Html {
 	const to = (verb: string) => `${path}/${destination}/${verb}`;
 	const reason = input({name: 'reason', label: 'Reason'});
 	const suspension = isSuspended
@@ -344,15 +344,15 @@ function actions(destination: string, isSuspended: boolean, seesAll: boolean): H
 				'Suspend',
 				act({
 					to: `${path}/suspend`,
-					label: 'Send nothing to it',
+					label: 'Suspend the domain',
 					fields: html`${hidden('domain', destination)}${reason}`,
 				}),
 			);
 	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${opened(
 		'Hold',
-		act({to: to('hold'), label: 'Hold all of it', fields: reason}),
+		act({to: to('hold'), label: 'Hold all', fields: reason}),
 	)}${seesAll ? suspension : nothing}${opened(
-		'End',
-		html`<div class="stack"><p>Drop: the mail ends as errored, without webhooks. Fail: it ends as bounced, and webhooks are sent.</p>${act({to: to('drop'), label: 'Drop all of it', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all of it', look: 'danger', typed: destination, fields: reason})}</div>`,
+		'Drop or fail',
+		html`<div class="stack"><p>Drop: the messages become errored, without webhook events. Fail: they bounce, and webhooks are notified.</p>${act({to: to('drop'), label: 'Drop all', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all', look: 'danger', typed: destination, fields: reason})}</div>`,
 	)}`;
 }

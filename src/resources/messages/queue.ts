@@ -72,14 +72,14 @@ export async function readQueueStatus(
 	reader: Knex,
 	{now, workspaceId, includesIdle, destination}: StatusQuery,
 ): Promise<QueueStatus[]> {
-	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
+	const queued = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
-	const known = new Set(counted.map(({destination}) => destination));
+	const known = new Set(queued.map(({destination}) => destination));
 	// Suspended destinations without mail are included so that operators do not forget them.
-	const others = [...stopped].filter(([name]) => includesIdle && !known.has(name) && name === (destination ?? name));
+	const idle = [...stopped].filter(([name]) => includesIdle && !known.has(name) && name === (destination ?? name));
 	return [
-		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
-		...others.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
+		...queued.map(row => withStop(row, stopped.get(row.destination) ?? free)),
+		...idle.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
 	];
 }
 
@@ -116,7 +116,7 @@ export type QueueChange = {
 	/** The name of the count in the result and of the action in the audit trail, such as `held`. */
 	readonly done: string;
 	readonly takesReason?: true;
-	/** Whether the messages end. */
+	/** Whether it ends delivery to the recipients. */
 	readonly isFinal?: true;
 	/**
 	 * Whether to skip recipients with an attempt in progress. Otherwise they are changed once the attempt has ended.
@@ -174,7 +174,7 @@ type QueueChanged = {readonly changed: number; readonly busy: readonly string[]}
 
 const recipientsPerStep = 500;
 /** How long to wait for attempts in progress before each further pass, in milliseconds. */
-const patience = [250, 500, 1000, 2000];
+const waitsMs = [250, 500, 1000, 2000];
 
 /** How recipients were selected, and why they are changed, for the audit trail. */
 export type QueueDetail = {readonly [Name in 'destination' | 'before' | 'reason']?: string | undefined};
@@ -186,20 +186,20 @@ export async function changeQueue(
 	recipients: readonly string[],
 	detail: QueueDetail,
 ): Promise<QueueChanged> {
-	let {changed, busy} = await takeSteps(options, change, recipients, detail);
-	for (const wait of change.skipsInFlight ? [] : patience) {
+	let {changed, busy} = await changeInSteps(options, change, recipients, detail);
+	for (const waitMs of change.skipsInFlight ? [] : waitsMs) {
 		if (busy.length === 0) {
 			break;
 		}
-		await sleep(wait);
-		const again = await takeSteps(options, change, busy, detail);
-		changed += again.changed;
-		busy = again.busy;
+		await sleep(waitMs);
+		const pass = await changeInSteps(options, change, busy, detail);
+		changed += pass.changed;
+		busy = pass.busy;
 	}
 	return {changed, busy};
 }
 
-async function takeSteps(
+async function changeInSteps(
 	{transaction, tools, eventWriter, readSilentSince, onStep}: ChangeOptions,
 	change: QueueChange,
 	ids: readonly string[],
@@ -207,21 +207,21 @@ async function takeSteps(
 ): Promise<QueueChanged> {
 	let changed = 0;
 	const busy: string[] = [];
-	for (let from = 0; from < ids.length; from += recipientsPerStep) {
-		const some = ids.slice(from, from + recipientsPerStep);
+	for (let start = 0; start < ids.length; start += recipientsPerStep) {
+		const stepIds = ids.slice(start, start + recipientsPerStep);
 		const silentSince = await readSilentSince();
 		const now = storeTime(tools.clock.now());
-		const done = await transaction(async trx => {
-			const recipients = await change.apply(trx, {ids: some, now, silentSince}, eventWriter, detail.reason);
+		const step = await transaction(async trx => {
+			const recipients = await change.apply(trx, {ids: stepIds, now, silentSince}, eventWriter, detail.reason);
 			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, recipients);
 			if (recipients.length > 0) {
 				await bumpGeneration(trx);
 			}
-			return {changed: recipients.length, busy: await findClaimed(trx, some)};
+			return {changed: recipients.length, busy: await findClaimed(trx, stepIds)};
 		});
-		changed += done.changed;
-		busy.push(...done.busy);
-		onStep?.(from + some.length, ids.length);
+		changed += step.changed;
+		busy.push(...step.busy);
+		onStep?.(start + stepIds.length, ids.length);
 	}
 	return {changed, busy};
 }
@@ -253,7 +253,7 @@ async function auditQueue(
 	}
 }
 
-const suspends = {
+const suspensionOptions = {
 	role: 'operator',
 	everywhere: true,
 	without: {api: 'a domain is suspended for all workspaces', apply: 'a file describes state, not actions'},
@@ -269,14 +269,14 @@ const domain = field(Type.String({format: 'domain'}), {normalize: parseDomain});
  * Suspending it again without a reason keeps the previous reason.
  */
 export const suspendDestination = operation({
-	...suspends,
+	...suspensionOptions,
 	name: 'queue suspend',
 	input: Type.Object({domain, reason}),
-	async run({trx, tools}: OperationContext<null>, {domain: destination, reason: given}): Promise<Suspension> {
-		const before = given === undefined ? await readSuspension(trx, destination) : undefined;
+	async run({trx, tools}: OperationContext<null>, {domain: destination, reason: newReason}): Promise<Suspension> {
+		const before = newReason === undefined ? await readSuspension(trx, destination) : undefined;
 		return await upsertSuspension(trx, {
 			destination,
-			reason: given ?? before?.reason ?? 'suspended by the operator',
+			reason: newReason ?? before?.reason ?? 'suspended by the operator',
 			created_at: storeTime(tools.clock.now()),
 		});
 	},
@@ -298,14 +298,14 @@ type Resumed = {
  * immediately, to test whether it accepts mail again.
  */
 export const resumeDestination = operation({
-	...suspends,
+	...suspensionOptions,
 	name: 'queue resume',
 	input: Type.Object({domain}),
 	async run({trx, tools}: OperationContext<null>, {domain: destination}): Promise<Resumed> {
 		const now = storeTime(tools.clock.now());
 		const suspension = await deleteSuspension(trx, destination);
-		const waitedFor = await listSiteSuspensions(trx, now, {destination});
-		const sites = await resumeSites(trx, [...new Set(waitedFor.map(({site}) => site))], now);
+		const suspensions = await listSiteSuspensions(trx, now, {destination});
+		const sites = await resumeSites(trx, [...new Set(suspensions.map(({site}) => site))], now);
 		return {suspension, sites, isResumed: suspension !== undefined || sites.length > 0};
 	},
 	audit: 'queue.resumed',

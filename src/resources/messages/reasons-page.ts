@@ -4,7 +4,7 @@ import {type Daemons, daemonsOfNodes, silentMs} from '../../store/nodes.ts';
 import {readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readReasons, type Why} from './why.ts';
 
-/** Who delivers the mail of this store: with SQLite it is this process, on PostgreSQL every node that lives. */
+/** Returns what delivers the mail of this store: with SQLite this process, with PostgreSQL all live nodes. */
 export async function readDaemons(
 	{reader, settings}: Pick<DashboardParts, 'reader' | 'settings'>,
 	now: number,
@@ -14,7 +14,7 @@ export async function readDaemons(
 		: await daemonsOfNodes(reader, storeTime(now - silentMs));
 }
 
-/** Why each of these recipients is not sent now. */
+/** Returns for each of these recipients why no attempt is made now. */
 export async function findReasons(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	recipientIds: readonly string[],

@@ -21,7 +21,7 @@ export const cancelMessage = operation({
 	input: Type.Object({id}, {additionalProperties: false, examples: [{}]}),
 	async run(context, {id: messageId}): Promise<StoredMessage> {
 		const {trx, tools} = context;
-		const {ids} = await unbegun(context, messageId);
+		const {ids} = await lockBeforeAttempt(context, messageId);
 		const step = {ids, now: storeTime(tools.clock.now()), silentSince: null};
 		await giveUp(trx, step, {kind: 'cancel'}, tools);
 		return await requireMessage(context, messageId);
@@ -52,15 +52,15 @@ export const rescheduleMessage = operation({
 		if (sendAt === undefined) {
 			unusable('the time', sendAtRule);
 		}
-		const {ids, extras} = await unbegun(context, messageId);
-		const {sendAt: _, ...others} = extras;
+		const {ids, extras} = await lockBeforeAttempt(context, messageId);
+		const {sendAt: _, ...rest} = extras;
 		if (
-			others.expiresAt !== undefined &&
-			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(others.expiresAt))
+			rest.expiresAt !== undefined &&
+			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(rest.expiresAt))
 		) {
-			unusable('the time', `must be at least a minute before the message expires at ${others.expiresAt}`);
+			unusable('the time', `must be at least a minute before the message expires at ${rest.expiresAt}`);
 		}
-		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
+		await storeExtras(trx, messageId, extrasJson({...rest, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
 		return await requireMessage(context, messageId);
 	},
@@ -70,7 +70,7 @@ export const rescheduleMessage = operation({
 });
 
 /** Locks the recipients of a message and returns them with its extras. Throws `Refused` once an attempt has started. */
-async function unbegun(
+async function lockBeforeAttempt(
 	context: OperationContext,
 	messageId: string,
 ): Promise<{readonly ids: readonly string[]; readonly extras: Extras}> {
@@ -92,7 +92,7 @@ async function requireMessage({trx, workspaceId, mode}: OperationContext, messag
 	const message = await findMessage(trx, workspaceId, messageId);
 	if (!message || (mode === 'test' && message.mode !== mode)) {
 		throw new Refused('message_not_found', {
-			wrong: `there is no message ${messageId}`,
+			wrong: `message ${messageId} not found`,
 			next: 'see mailctl message list',
 		});
 	}

@@ -41,7 +41,7 @@ const eventExample = {
 	detail: {recipient: 'user@example.org', role: 'to', attempt: 1, host: 'mx.example.org', code: 250},
 };
 
-/** The fields that a message has as the send has them. */
+/** The fields that a message returns as they were in the send. */
 const extras = Object.fromEntries(
 	extraFields.map(name => {
 		const rules = present(pick(sendBody.properties[name] as {type?: string; enum?: string[]}, ['type', 'enum']));
@@ -97,7 +97,6 @@ export const streamedEventSchema = Type.Object(
 
 const role = Type.Enum(['to', 'cc']);
 
-/** A recipient of a message. */
 export const recipientSchema = Type.Object(
 	{
 		id: Type.String(),

@@ -30,10 +30,10 @@ type Options = {
 
 const pollInterval = 100;
 
-/** An option, and what converts the texts of all its uses to the field. It may throw `CliError`. */
+/** An option, and the function that converts all its values to the field. It may throw `CliError`. */
 type OwnOption = readonly [option: Option, read: (texts: readonly string[]) => unknown];
 
-/** The fields that are not written as in the API: files, and lists and pairs that are repeated. */
+/** Options for fields that are written differently than in the API: as files, or as repeated values and pairs. */
 const ownOptions: Readonly<Partial<Record<keyof SendBody, OwnOption>>> = {
 	data: [
 		new Option('--data <file>', 'JSON file of variables; - is standard input'),
@@ -58,9 +58,9 @@ const fields = listFields(sendBody).filter(
 	({name}) => !Object.hasOwn(ownOptions, name) && !withoutOption.includes(name),
 );
 
-// The daemon checks addresses and their names. It refuses the message, so that the command exits with 65 and not 64.
-const unchecked = ['from', 'to', 'replyTo', 'toName', 'replyToName'];
-const parsers = Object.fromEntries(unchecked.map(name => [name, (text: string) => text]));
+// The daemon validates addresses and their names, so that the command exits with 65 and not 64 if one is invalid.
+const unvalidated = ['from', 'to', 'replyTo', 'toName', 'replyToName'];
+const parsers = Object.fromEntries(unvalidated.map(name => [name, (text: string) => text]));
 
 export function sendCommand(command: CliCommand): void {
 	command.sample(
@@ -71,7 +71,7 @@ export function sendCommand(command: CliCommand): void {
 		command.addOption(option.argParser(collect));
 	}
 	command
-		.option('--idempotency-key <key>', 'a key that was used before sends nothing again')
+		.option('--idempotency-key <key>', 'a send that repeats an earlier key is not sent again')
 		.option('--mode <mode>', 'live, or test, which sends nothing', mode, 'live')
 		.option('--wait', 'wait for the final status; exit 0 if delivered or sent, else 69')
 		.does<Options>(send);
@@ -236,13 +236,13 @@ async function postMessage(
 		return {id: result.id, status: result.status};
 	}
 	const {code = String(response.status), message, violations = []} = result.error ?? {};
-	const details = violations.map(({field, message: problem}) => `${field}: ${problem}`);
+	const details = violations.map(violation => `${violation.field}: ${violation.message}`);
 	const reason = message === undefined ? '' : `: ${message.replace(/\.$/, '')}`;
-	const wrong = `the message was refused with ${code}${reason}`;
-	throw new CliError(kindOf(response.status), wrong, mends[code] ?? 'fix it and send again', details);
+	const problem = `the message was refused with ${code}${reason}`;
+	throw new CliError(kindOf(response.status), problem, fixes[code] ?? 'fix it and send again', details);
 }
 
-const mends: Readonly<Record<string, string>> = {
+const fixes: Readonly<Record<string, string>> = {
 	sender_not_available: 'see mailctl sender list',
 	template_has_no_version: 'save one with mailctl template push',
 	idempotency_key_reused: 'use another --idempotency-key or repeat the first send as it was',

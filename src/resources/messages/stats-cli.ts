@@ -18,7 +18,7 @@ type Options = {
 
 const defaultDays = 30;
 /** The periods that the summary shows, in days. */
-const spans = [1, 7, defaultDays];
+const defaultPeriods = [1, 7, defaultDays];
 /** The maximum number of rows in a table for people. */
 const maxLines = 25;
 
@@ -37,79 +37,79 @@ export function statsCommand(command: CliCommand): void {
 }
 
 async function stats(session: Session, options: Options): Promise<void> {
-	const draw = options.by === undefined ? glance : groups;
+	const render = options.by === undefined ? summaryLines : groupLines;
 	if (options.csv && (session.json || options.watch)) {
 		throw new CliError('usage', '--csv cannot be combined with --json or --watch', 'leave out --json and --watch');
 	}
 	if (options.watch) {
-		await watch(session, () => draw(session, options));
+		await watch(session, () => render(session, options));
 	} else if (session.json || options.csv) {
-		const read = await figures(session, options);
+		const result = await readFigures(session, options);
 		if (session.json) {
-			session.terminal.printJson(read);
+			session.terminal.printJson(result);
 		} else {
-			await session.terminal.writeText(streamCsv(read.rows));
+			await session.terminal.writeText(formatCsv(result.rows));
 		}
 	} else {
-		session.terminal.print(await draw(session, options));
+		session.terminal.print(await render(session, options));
 	}
 }
 
-async function figures(session: Session, {by = null, days = defaultDays}: Pick<Options, 'by' | 'days'>) {
+async function readFigures(session: Session, {by = null, days = defaultDays}: Pick<Options, 'by' | 'days'>) {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const reader = await session.reader();
 	return await readStats(reader, {workspaceId, by, days, now: session.tools.clock.now()});
 }
 
-function streamCsv(rows: readonly StatsLine[]): string {
+function formatCsv(rows: readonly StatsLine[]): string {
 	const cells = (row: StatsLine) => [row.key, ...statsFigures.map(name => row[name])];
 	return [['key', ...statsFigures], ...rows.map(cells)].map(csvLine).join('');
 }
 
-async function groups(session: Session, options: Options): Promise<string[]> {
-	const {by, ...read} = await figures(session, options);
+async function groupLines(session: Session, options: Options): Promise<string[]> {
+	const {by, from, to, rows} = await readFigures(session, options);
 	// Hides the other columns if they are empty, to leave room for long names.
-	const visible = statsFigures.filter((name, index) => index < 3 || read.rows.some(row => row[name] > 0));
+	const visible = statsFigures.filter((name, index) => index < 3 || rows.some(row => row[name] > 0));
 	const columns: Array<Column<StatsLine>> = [
 		{title: `${by}`.toUpperCase(), cell: row => row.key, cut: true},
 		...visible.map(
 			(name): Column<StatsLine> => ({title: name.toUpperCase(), cell: row => grouped(row[name]), right: true}),
 		),
 	];
-	const left = read.rows.length - maxLines;
+	const remaining = rows.length - maxLines;
 	return [
-		`Mail accepted from ${shortTime(read.from)} to ${shortTime(read.to)} UTC`,
+		`Mail accepted from ${shortTime(from)} to ${shortTime(to)} UTC`,
 		'',
-		...(read.rows.length === 0
+		...(rows.length === 0
 			? [by === 'category' ? 'Nothing bounced.' : 'No messages were accepted.']
-			: table(columns, read.rows.slice(0, maxLines), session.terminal.width)),
-		...(left > 0 ? [`and ${grouped(left)} more: --csv and --json print all`] : []),
+			: table(columns, rows.slice(0, maxLines), session.terminal.width)),
+		...(remaining > 0 ? [`and ${grouped(remaining)} more: --csv and --json print all`] : []),
 	];
 }
 
 type Line = {readonly name: keyof StatsFigures; readonly sums: readonly number[]; readonly days: readonly number[]};
 
-/** Formats the figures of today and of the last 7 and 30 days, with a curve by day. */
-async function glance(session: Session, {days}: Options): Promise<string[]> {
-	const periods = days === undefined ? spans : [days];
-	const maxWidth = Math.max(...periods);
+/** Formats the figures of today and of the last 7 and 30 days, with a bar for each day. */
+async function summaryLines(session: Session, {days}: Options): Promise<string[]> {
+	const periods = days === undefined ? defaultPeriods : [days];
+	const dayCount = Math.max(...periods);
 	const now = session.tools.clock.now();
 	const workspace = await session.chosenWorkspace();
-	const each = await readStatsByDay(await session.reader(), {workspaceId: workspace?.id, now, days: maxWidth});
+	const daily = await readStatsByDay(await session.reader(), {workspaceId: workspace?.id, now, days: dayCount});
 	const lines = statsFigures.map((name): Line => {
-		const ofDays = each.map(day => day[name]);
-		return {name, days: ofDays, sums: periods.map(span => ofDays.slice(-span).reduce((sum, n) => sum + n, 0))};
+		const counts = daily.map(day => day[name]);
+		return {name, days: counts, sums: periods.map(period => counts.slice(-period).reduce((sum, n) => sum + n, 0))};
 	});
 	const accepted = lines[0]?.sums.at(-1) ?? 0;
 	const columns: Array<Column<Line>> = [
 		{title: '', cell: line => line.name},
-		...periods.map((span, index) => ({
-			title: span === 1 ? 'TODAY' : `${span} DAYS`,
+		...periods.map((period, index) => ({
+			title: period === 1 ? 'TODAY' : `${period} DAYS`,
 			cell: (line: Line) => grouped(line.sums[index] ?? 0),
 			right: true as const,
 		})),
 		{title: 'SHARE', cell: line => share(line.sums.at(-1) ?? 0, accepted), right: true},
-		{title: 'BY DAY', cell: line => curve(line.days.slice(-defaultDays))},
+		{title: 'BY DAY', cell: line => barChart(line.days.slice(-defaultDays))},
 	];
 	return [
 		`Mail accepted up to ${shortTime(storeTime(now))} UTC, ${workspace ? printable(workspace.name) : 'all workspaces'}`,
@@ -118,14 +118,14 @@ async function glance(session: Session, {days}: Options): Promise<string[]> {
 	];
 }
 
-function share(part: number, whole: number): string | null {
-	return whole === 0 ? null : `${((100 * part) / whole).toFixed(1)} %`;
+function share(part: number, total: number): string | null {
+	return total === 0 ? null : `${((100 * part) / total).toFixed(1)} %`;
 }
 
 const heights = '▂▃▄▅▆▇█';
 
 /** Draws a bar for each number, relative to the largest; the lowest bar means zero. */
-function curve(numbers: readonly number[]): string {
+function barChart(numbers: readonly number[]): string {
 	const max = Math.max(...numbers);
 	return numbers.map(n => (n === 0 ? '▁' : heights[Math.ceil((n / max) * heights.length) - 1])).join('');
 }

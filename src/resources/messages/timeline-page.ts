@@ -21,7 +21,7 @@ import type {Reason, Why} from './why.ts';
 const maxEvents = 1000;
 const maxReports = 100;
 
-/** What happened to a message: why it waits, its events, each recipient's attempts, what came back. */
+/** Renders what happened to a message: why it is waiting, its events, and each recipient's attempts and reports. */
 export async function renderTimeline(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	{workspaceId, message, recipients}: Opened,
@@ -31,30 +31,30 @@ export async function renderTimeline(
 	const events = await readEvents(reader, message.id, {after: null, limit: maxEvents});
 	const reports = await readReports(reader, message.id, maxReports);
 	const engagement = await readEngagement(reader, message.id);
-	const answers = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
+	const {rows: replies} = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	const reasons = await findReasons(parts, waiting, now);
-	const several = recipients.length > 1;
-	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
-${answers.rows.length === 0 ? null : section('Answers', mailTable(answers.rows, now))}${recipients.map(recipient => {
+	const hasSeveral = recipients.length > 1;
+	return html`${waitingSection(reasons, now)}<ol class="timeline">${events.map(event => renderEvent(event, hasSeveral, now))}</ol>
+${replies.length === 0 ? null : section('Replies', mailTable(replies, now))}${recipients.map(recipient => {
 	const own = <Row extends {readonly recipientId: string}>(rows: readonly Row[]) =>
 		rows.filter(({recipientId}) => recipientId === recipient.id);
 	return recipientSection(recipient, {reports: own(reports), engagement: own(engagement)}, now);
 })}`;
 }
 
-function waits(reasons: readonly Why[], now: number): Html | null {
+function waitingSection(reasons: readonly Why[], now: number): Html | null {
 	if (reasons.length === 0) {
 		return null;
 	}
-	const several = reasons.length > 1;
-	const each = reasons.map(why => {
+	const hasSeveral = reasons.length > 1;
+	const entries = reasons.map(why => {
 		const queue = toHref(`/queue/${encodeURIComponent(why.destination)}`, new URLSearchParams());
-		return html`${several ? html`<h3>${name(why.address)}</h3>` : null}${reasonText(why, now)}${why.also.map(more =>
-			reasonText({...more, detail: `Besides: ${more.detail}`}, now),
-		)}<p class="soft">It is given up ${time(why.gives_up_at, now)}. <a href="${queue}">Queue of ${name(why.destination)}</a></p>`;
+		return html`${hasSeveral ? html`<h3>${name(why.address)}</h3>` : null}${reasonText(why, now)}${why.also.map(
+			reason => reasonText({...reason, detail: `Also: ${reason.detail}`}, now),
+		)}<p class="soft">Expires ${time(why.gives_up_at, now)}. <a href="${queue}">Queue of ${name(why.destination)}</a></p>`;
 	});
-	return section('Why it waits', html`<div class="card">${each}</div>`);
+	return section('Why it is waiting', html`<div class="card">${entries}</div>`);
 }
 
 function reasonText({detail, until, mend}: Pick<Reason, 'detail' | 'until' | 'mend'>, now: number): Html {
@@ -76,48 +76,48 @@ const tones: Readonly<Record<EventType, Tone>> = {
 	errored: 'bad',
 };
 
-function entry(event: StoredEvent, several: boolean, now: number): Html {
+function renderEvent(event: StoredEvent, showsRecipient: boolean, now: number): Html {
 	const recipient = textOrNull(event.detail.recipient);
-	const said = eventText(event);
+	const detail = eventText(event);
 	return html`<li class="${tones[event.type]}"><strong>${event.type}</strong>${
-		several && recipient !== null ? html` ${name(recipient)}` : null
-	} <span class="soft">${time(event.occurredAt, now)}</span>${said === null ? null : html`<br>${name(said)}`}</li>`;
+		showsRecipient && recipient !== null ? html` ${name(recipient)}` : null
+	} <span class="soft">${time(event.occurredAt, now)}</span>${detail === null ? null : html`<br>${name(detail)}`}</li>`;
 }
 
-type Afterwards = {readonly reports: readonly StoredReport[]; readonly engagement: readonly EngagementCount[]};
+type Feedback = {readonly reports: readonly StoredReport[]; readonly engagement: readonly EngagementCount[]};
 
-function recipientSection(recipient: StoredRecipient, {reports, engagement}: Afterwards, now: number): Html {
+function recipientSection(recipient: StoredRecipient, {reports, engagement}: Feedback, now: number): Html {
 	const {attempts, role, address, state} = recipient;
 	const parts = [
-		...attempts.map(attempt => tried(attempt, now)),
-		...reports.map(report => cameBack(report, now)),
-		...(engagement.length === 0 ? [] : [html`<ul>${engagement.map(count => counted(count, now))}</ul>`]),
+		...attempts.map(attempt => renderAttempt(attempt, now)),
+		...reports.map(report => renderReport(report, now)),
+		...(engagement.length === 0 ? [] : [html`<ul>${engagement.map(count => renderEngagement(count, now))}</ul>`]),
 	];
-	const none = state === 'delivered' ? 'Captured or simulated: no host was asked.' : 'No host was asked.';
+	const none = state === 'delivered' ? 'Captured or simulated: no attempts.' : 'No attempts.';
 	const content = parts.length > 0 ? join(parts) : html`<p class="soft">${none}</p>`;
 	return html`<section><header class="part"><h2>${role} ${name(address)} ${stateBadge(state)}</h2></header>${content}</section>`;
 }
 
-function tried(attempt: StoredAttempt, now: number): Html {
+function renderAttempt(attempt: StoredAttempt, now: number): Html {
 	const {where, how, reply} = attemptText(attempt);
 	const {n, at, dialogue} = attempt;
 	const conversation =
 		dialogue === null
 			? null
-			: html`<details><summary>The conversation</summary><pre>${lines(dialogue)}</pre></details>`;
-	return html`<article class="card try"><h3>Try ${n}: ${name(where)}</h3><p class="soft">${time(at, now)}, ${how}</p><pre>${lines(
+			: html`<details><summary>SMTP dialogue</summary><pre>${lines(dialogue)}</pre></details>`;
+	return html`<article class="card try"><h3>Attempt ${n}: ${name(where)}</h3><p class="soft">${time(at, now)}, ${how}</p><pre>${lines(
 		reply.join('\n'),
 	)}</pre>${conversation}</article>`;
 }
 
-function cameBack(report: StoredReport, now: number): Html {
+function renderReport(report: StoredReport, now: number): Html {
 	const {at, summary, notes, reason} = reportText(report);
-	return html`<article class="card try"><h3>Came back: ${name(summary)}</h3><p class="soft">${time(at, now)}${
+	return html`<article class="card try"><h3>Report: ${name(summary)}</h3><p class="soft">${time(at, now)}${
 		notes.length === 0 ? null : html`, ${name(notes.join(', '))}`
 	}</p>${reason === '' ? null : html`<pre>${lines(reason)}</pre>`}</article>`;
 }
 
-function counted(count: EngagementCount, now: number): Html {
+function renderEngagement(count: EngagementCount, now: number): Html {
 	const link = count.kind === 'clicked' ? html`<br>${name(count.url)}` : null;
 	return html`<li>${engagementText(count)}, last ${time(count.lastAt, now)}${link}</li>`;
 }

@@ -28,12 +28,12 @@ function withCode(code: number | null, reply: string): string {
 export function attemptText({host, ip, tls, phase, ms, code, reply}: StoredAttempt) {
 	return {
 		where: `${host ?? 'no host'}${ip === null ? '' : ` [${ip}]`}`,
-		how: [...(ip === null ? [] : [tls ?? 'no TLS']), stages[phase], `${ms} ms`].join(', '),
+		how: [...(ip === null ? [] : [tls ?? 'no TLS']), phaseTexts[phase], `${ms} ms`].join(', '),
 		reply: reply.split('\n').map(line => withCode(code, line)),
 	};
 }
 
-const stages: Readonly<Record<Phase, string>> = {
+const phaseTexts: Readonly<Record<Phase, string>> = {
 	route: 'ended before any connection',
 	connect: 'ended at the connection',
 	greeting: 'ended at the greeting',
@@ -55,7 +55,7 @@ export function engagementText({kind, n, machineN}: EngagementCount): string {
 /** Describes a report about a recipient: its time, kind and status, how it was classified, and its reason. */
 export function reportText({kind, category, rule, matched, detail, createdAt}: StoredReport) {
 	const action = textOrNull(detail.action);
-	const what = action === null || action === 'none' ? kinds[kind] : `${action} (${kinds[kind]})`;
+	const what = action === null || action === 'none' ? kindTexts[kind] : `${action} (${kindTexts[kind]})`;
 	const classifiedBy = rule === null ? null : `by rule ${rule}${matched === null ? '' : ` on "${matched}"`}`;
 	const recipient = textOrNull(detail.recipient);
 	const via = textOrNull(detail.via)?.replaceAll('_', ' ');
@@ -67,13 +67,13 @@ export function reportText({kind, category, rule, matched, detail, createdAt}: S
 	];
 	return {
 		at: textOrNull(detail.received_at) ?? createdAt,
-		summary: [what, textOrNull(detail.status), category].filter(each => each !== null).join(', '),
-		notes: notes.filter(each => each !== null),
+		summary: [what, textOrNull(detail.status), category].filter(part => part !== null).join(', '),
+		notes: notes.filter(note => note !== null),
 		reason: textOrNull(detail.reason) ?? '',
 	};
 }
 
-const kinds: Readonly<Record<StoredReport['kind'], string>> = {
+const kindTexts: Readonly<Record<StoredReport['kind'], string>> = {
 	dsn: 'DSN',
 	text: 'plain-text bounce',
 	arf: 'feedback report',

@@ -82,13 +82,13 @@ export const usageRoute = apiRoute({
 			quota,
 			remaining: quota === null ? null : Math.max(0, quota - accepted),
 			reset: month.end / 1000,
-			...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
+			...(days !== undefined && {days: await readDailyFigures(reader, workspaceId, now, Number(days))}),
 		};
 	},
 });
 
 /** Returns the figures of each day up to today, newest first, including days without any. */
-async function figuresOfDays(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
+async function readDailyFigures(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
 	const days = Array.from({length: count}, (_, ago) => storeTime(now - ago * dayMs).slice(0, 10));
 	const counts = await readUsage(reader, workspaceId, 'days', days.at(-1) as string);
 	const figures = new Map(counts.map(({time, status, n}) => [`${time} ${status}`, n]));

@@ -46,8 +46,8 @@ async function readWhyContext(
 			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
-		givesUpAt({accepted_at: accepted, destination, queue_lifetime_s: ofWorkspace, expires_at: expires}) {
-			const lifetime = resolveLifetime(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace);
+		givesUpAt({accepted_at: accepted, destination, queue_lifetime_s: lifetimeS, expires_at: expires}) {
+			const lifetime = resolveLifetime(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, lifetimeS);
 			const end = storeTime(Date.parse(accepted) + lifetime);
 			return expires !== null && expires < end ? expires : end;
 		},
@@ -56,12 +56,12 @@ async function readWhyContext(
 }
 
 async function readHolds(reader: Knex, facts: readonly RecipientFacts[]) {
-	const known = new Map<string, ReturnType<WhyContext['heldBy']>>();
+	const holds = new Map<string, ReturnType<WhyContext['heldBy']>>();
 	for (const {id, workspace_id: workspaceId, held_at: at} of facts) {
 		const act = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});
-		known.set(id, {user: act?.actor.replace(/^(?:cli|user):/, '') ?? null, reason: textOrNull(act?.detail.reason)});
+		holds.set(id, {user: act?.actor.replace(/^(?:cli|user):/, '') ?? null, reason: textOrNull(act?.detail.reason)});
 	}
-	return known;
+	return holds;
 }
 
 /** Why a recipient is not attempted now. `waits_for` is `null` if the recipient is no longer queued. */
@@ -141,7 +141,7 @@ export type WhyContext = Omit<Daemons, 'silentSince'> & {
  */
 function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
 	if (recipient.next_attempt_at === null) {
-		return [over(recipient)];
+		return [finished(recipient)];
 	}
 	if (recipient.claimed_by !== null && context.isAlive(recipient.claimed_by)) {
 		return [inFlight(recipient, context)];
@@ -151,7 +151,7 @@ function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason,
 		held(recipient, context),
 		paused(recipient),
 		suspendedByOperator(recipient),
-		nobody(context),
+		noDaemon(context),
 		...timed(recipient, now),
 		...(context.isDelivering && suspendedSite(recipient, now) === null ? queueWaits(recipient, now) : []),
 	].filter(reason => reason !== null);
@@ -160,32 +160,32 @@ function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason,
 		reasons.length > 1
 			? reasons.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason))
 			: reasons;
-	const [first = claimable(), ...others] = [
+	const [first = claimable(), ...rest] = [
 		...all.filter(reason => endless.has(reason.waits_for)),
 		...all
 			.filter(reason => !endless.has(reason.waits_for))
 			.sort((a, b) => ((a.until ?? '') > (b.until ?? '') ? -1 : 1)),
 	];
-	return [first, ...others];
+	return [first, ...rest];
 }
 
 const endless: ReadonlySet<Reason['waits_for']> = new Set(['hold', 'paused', 'operator', 'daemon', 'route']);
 
-function over(recipient: RecipientFacts): Reason {
-	const {state, state_at: at, message_id: message, tried_host: host} = recipient;
-	const left = 'No longer queued:';
-	const none = {waits_for: null, since: at, until: null};
+function finished(recipient: RecipientFacts): Reason {
+	const {state, state_at: at, message_id: message, tried_host: host, last_reply: reply} = recipient;
+	const prefix = 'No longer queued:';
+	const common = {waits_for: null, since: at, until: null};
 	switch (state) {
 		case 'delivered':
 		case 'complained':
 		case 'sent': {
 			const by = host === null ? '' : ` by ${host}`;
 			const what = state === 'sent' ? 'accepted by the relay' : state;
-			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(recipient.last_reply)}.`, mend: null};
+			return {...common, detail: `${prefix} ${what} at ${utc(at)}${by}${because(reply)}.`, mend: null};
 		}
 		default: {
 			const mend = `mailctl message resend ${message} sends it again as a new message`;
-			return {...none, detail: `${left} ${state} at ${utc(at)}${because(endReason(recipient))}.`, mend};
+			return {...common, detail: `${prefix} ${state} at ${utc(at)}${because(endReason(recipient))}.`, mend};
 		}
 	}
 }
@@ -198,10 +198,10 @@ function endReason({end_detail: json, last_reply: reply}: RecipientFacts): strin
 function inFlight(recipient: RecipientFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
 	const since = claimedAt(recipient);
 	const until = since === null ? recipient.claimed_until : storeTime(Date.parse(since) + attemptDeadlineMs);
-	const begun = since === null ? '' : ` (started ${utc(since)})`;
+	const start = since === null ? '' : ` (started ${utc(since)})`;
 	return {
 		waits_for: 'in_flight',
-		detail: `Attempt ${recipient.attempts + 1} is in progress${begun}; it ends by ${utc(until)} at the latest.`,
+		detail: `Attempt ${recipient.attempts + 1} is in progress${start}; it ends by ${utc(until)} at the latest.`,
 		since,
 		until,
 		mend: null,
@@ -247,7 +247,7 @@ function suspendedByOperator(facts: RecipientFacts): Reason | null {
 			};
 }
 
-function nobody({isRunning, isDelivering}: WhyContext): Reason | null {
+function noDaemon({isRunning, isDelivering}: WhyContext): Reason | null {
 	if (isDelivering) {
 		return null;
 	}
@@ -262,10 +262,10 @@ function nobody({isRunning, isDelivering}: WhyContext): Reason | null {
 
 /** Returns the reasons that end at a known time, whether a daemon is running or not. */
 function timed(recipient: RecipientFacts, now: string): Array<Reason | null> {
-	return [nextTry(recipient, now), suspendedSite(recipient, now)];
+	return [nextAttempt(recipient, now), suspendedSite(recipient, now)];
 }
 
-function nextTry(recipient: RecipientFacts, now: string): Reason | null {
+function nextAttempt(recipient: RecipientFacts, now: string): Reason | null {
 	const {attempts, next_attempt_at: next, last_category: category, last_reply: reply, claimed_by: claim} = recipient;
 	if (next === null || next <= now || claim !== null) {
 		return null;
@@ -279,15 +279,15 @@ function nextTry(recipient: RecipientFacts, now: string): Reason | null {
 		const detail = `Waiting until ${utc(next)} for its first attempt.`;
 		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} attempts it now`};
 	}
-	const said = reply === null ? '' : `: "${reply}"`;
+	const quotedReply = reply === null ? '' : `: "${reply}"`;
 	const by = recipient.tried_host === null ? '' : ` by ${recipient.tried_host}`;
 	const at = recipient.tried_at === null ? '' : ` at ${utc(recipient.tried_at)}`;
 	if (category === 'greylist') {
-		const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was greylisted${by}${at}${said}. Retrying sooner does not help.`;
+		const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was greylisted${by}${at}${quotedReply}. Retrying sooner does not help.`;
 		return {waits_for: 'greylisting', detail, ...until, mend: null};
 	}
 	const kind = category === null ? '' : ` (${category})`;
-	const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was deferred${kind}${by}${at}${said}.`;
+	const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was deferred${kind}${by}${at}${quotedReply}.`;
 	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} attempts it now`};
 }
 
@@ -304,7 +304,7 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 			detail,
 			since: null,
 			until,
-			mend: `${relayAdvice(reason ?? '')}; ${mends.route}; ${mend}`,
+			mend: `${relayAdvice(reason ?? '')}; ${fixes.route}; ${mend}`,
 		};
 	}
 	if (advice !== null) {
@@ -321,20 +321,20 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 function queueWaits(recipient: RecipientFacts, now: string): Array<Reason | null> {
 	const {queue_reason: reason, queue_until: until, site, destination, next_attempt_at: next} = recipient;
 	const isDue = next !== null && next <= now;
-	const isOver = until !== null && until <= now;
+	const hasEnded = until !== null && until <= now;
 	// An operator's suspension is read from its own table.
-	if (reason === null || reason.code === 'operator' || (!isDue && reason.code !== 'route') || isOver) {
+	if (reason === null || reason.code === 'operator' || (!isDue && reason.code !== 'route') || hasEnded) {
 		return [];
 	}
 	const time = until === null ? '' : ` until ${utc(until)}`;
-	const said = because(reasonText(reason, destination));
-	const detail = `Waiting for ${awaited[reason.code](site || destination)}${time}${said}.`;
+	const explanation = because(reasonText(reason, destination));
+	const detail = `Waiting for ${resources[reason.code](site || destination)}${time}${explanation}.`;
 	const advice = reason.code === 'route' && 'reply' in reason ? `${relayAdvice(reason.reply)}; ` : '';
-	const mend = mends[reason.code];
+	const mend = fixes[reason.code];
 	return [{waits_for: reason.code, detail, since: null, until, mend: mend === undefined ? null : `${advice}${mend}`}];
 }
 
-const awaited: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> = {
+const resources: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> = {
 	pace: site => `capacity at ${site}`,
 	rate: site => `the rate limit of ${site}`,
 	suspension: site => site,
@@ -344,12 +344,12 @@ const awaited: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> =
 	dns: () => 'DNS',
 };
 
-const inFile = (setting: string) => `${setting} in MAILCTL_DESTINATIONS_FILE can change the limit`;
-const mends: Readonly<Partial<Record<WaitCode, string>>> = {
-	pace: inFile('connections'),
-	rate: inFile('perMinute'),
+const changeInFile = (setting: string) => `${setting} in MAILCTL_DESTINATIONS_FILE can change the limit`;
+const fixes: Readonly<Partial<Record<WaitCode, string>>> = {
+	pace: changeInFile('connections'),
+	rate: changeInFile('perMinute'),
 	turn: 'a larger MAILCTL_MAX_SESSIONS allows more attempts at a time',
-	route: 'mailctl doctor checks the smarthost',
+	route: 'mailctl doctor checks the relay',
 };
 
 function claimable(): Reason {

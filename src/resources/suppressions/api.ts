@@ -143,7 +143,7 @@ const importedSchema = Type.Object(
 				listed: 1,
 				bad: 1,
 				columns: {recipient: 'Email'},
-				faults: [{line: 4, fault: 'it has no address'}],
+				faults: [{line: 4, fault: 'the address is missing'}],
 			},
 		],
 	},
@@ -196,14 +196,14 @@ const importRoute: Route = parts => api => {
 				if (!request.body) {
 					throw apiError('bad_request', {message: 'The body must be a CSV file.'});
 				}
-				const leave = parts.work.imports.take(requireCaller(request).workspaceId);
-				if (leave === undefined) {
+				const release = parts.work.imports.take(requireCaller(request).workspaceId);
+				if (release === undefined) {
 					throw unavailable();
 				}
 				try {
 					return await importFile(parts, request, request.query.reason);
 				} finally {
-					leave();
+					release();
 					// Discards the unread rest, so that the client gets the response.
 					(request.body as unknown as IncomingMessage).resume();
 				}
@@ -218,18 +218,18 @@ export const suppressionFileRoutes: readonly Route[] = [importRoute, exportRoute
 async function importFile({tools, writer}: ApiParts, request: FastifyRequest, reason: SuppressionReason | undefined) {
 	const {workspaceId, mode} = requireCaller(request);
 	const acting = actAs(tools, request);
-	const reading = new SuppressionImport({
+	const importer = new SuppressionImport({
 		acting,
 		workspaceId,
 		mode,
 		reason,
 		write: insertEntries(acting, workspaceId, writer.transaction),
 	});
-	const wrong = await reading.read(readChunks(request.body as IncomingMessage));
-	if (wrong) {
-		throw apiError('unprocessable_entity', {message: `The file ${wrong.problem}: ${wrong.fix}.`});
+	const failure = await importer.read(readChunks(request.body as IncomingMessage));
+	if (failure) {
+		throw apiError('unprocessable_entity', {message: `The file ${failure.problem}: ${failure.fix}.`});
 	}
-	const {counts, bad, problems, layout} = reading;
+	const {counts, bad, problems, layout} = importer;
 	return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults: problems};
 }
 
@@ -250,7 +250,7 @@ function acceptCsv(scope: Api): void {
 async function* readChunks(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
 	let bytes = 0;
 	try {
-		// Otherwise an error in the middle would close the connection before the response is read.
+		// With `destroyOnReturn`, an error in the middle would close the connection before the response is read.
 		for await (const chunk of payload.iterator({destroyOnReturn: false})) {
 			bytes += (chunk as Uint8Array).length;
 			if (bytes > maxFileBytes) {
@@ -259,7 +259,7 @@ async function* readChunks(payload: IncomingMessage): AsyncGenerator<Uint8Array>
 			yield chunk as Uint8Array;
 		}
 	} catch (error) {
-		// Anything else means that the connection was closed within the body.
+		// Any other error means that the connection was closed within the body.
 		throw error instanceof ApiError ? error : apiError('bad_request');
 	}
 }

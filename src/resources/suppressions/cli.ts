@@ -116,14 +116,14 @@ const suppressions: Noun<Suppression> = {
 
 type ExportOptions = {reason?: SuppressionReason; out?: string};
 
-async function exportList(session: Session, {reason: only, out}: ExportOptions): Promise<void> {
+async function exportList(session: Session, {reason: onlyReason, out}: ExportOptions): Promise<void> {
 	const {reader, workspaceId} = await session.inWorkspace();
-	const pages = exportPages(reader, {workspaceId, mode: 'live', reason: only});
+	const pages = exportPages(reader, {workspaceId, mode: 'live', reason: onlyReason});
 	if (out === undefined) {
-		await pourList(session, pages);
+		await printList(session, pages);
 		return;
 	}
-	const total = await countSuppressions(reader, workspaceId, only);
+	const total = await countSuppressions(reader, workspaceId, onlyReason);
 	const file = await open(out, 'w', 0o600);
 	const progress = session.progress('entries');
 	let exported = 0;
@@ -142,8 +142,8 @@ async function exportList(session: Session, {reason: only, out}: ExportOptions):
 	session.show({file: out, exported}, () => [`exported ${grouped(exported)} entries to ${out}`]);
 }
 
-/** Prints the list as CSV, or with --json as one array. Stops if the reader is gone. */
-async function pourList(
+/** Prints the list as CSV, or with --json as one array. Stops if the output was closed. */
+async function printList(
 	{terminal: {writeText}, json}: Session,
 	pages: AsyncIterable<readonly Suppression[]>,
 ): Promise<void> {
@@ -203,30 +203,30 @@ async function importLines(
 	{workspaceId, name, input, badFile}: ImportParts,
 ): Promise<void> {
 	const progress = session.progress('lines');
-	const reading: SuppressionImport = new SuppressionImport({
+	const importer: SuppressionImport = new SuppressionImport({
 		acting: session.tools,
 		workspaceId,
 		mode: 'live',
 		reason: options.reason,
 		write: options.dryRun ? await countOnly(session) : insertBeside(session, workspaceId),
 		async onBad(line, fault, cells) {
-			if (reading.bad === 1) {
-				await badFile?.write(csvLine([...badColumns, ...(reading.layout?.header ?? ['recipient'])]));
+			if (importer.bad === 1) {
+				await badFile?.write(csvLine([...badColumns, ...(importer.layout?.header ?? ['recipient'])]));
 			}
 			await badFile?.write(csvLine([line, fault, ...cells]));
 		},
 	});
 	try {
-		const wrong = await reading.read(input.chunks, bytes =>
-			progress.show(reading.counts.read, input.size === null ? null : bytes / Math.max(1, input.size)),
+		const failure = await importer.read(input.chunks, bytes =>
+			progress.show(importer.counts.read, input.size === null ? null : bytes / Math.max(1, input.size)),
 		);
-		if (wrong) {
-			throw new CliError('data', `${name} ${wrong.problem}`, wrong.fix);
+		if (failure) {
+			throw new CliError('data', `${name} ${failure.problem}`, failure.fix);
 		}
 	} finally {
 		progress.end();
 	}
-	showCounts(session, options, name, reading);
+	showCounts(session, options, name, importer);
 }
 
 /** Opens the file of rejected lines. Each begins with its number and problem, so that it can be fixed and imported. */
@@ -276,13 +276,13 @@ export function showCounts(
 	{counts, bad, problems, layout}: SuppressionImport,
 	unit: 'line' | 'entry' = 'line',
 ): void {
-	const first = problems.slice(0, maxShown);
-	const [units, againFix] =
+	const faults = problems.slice(0, maxShown);
+	const [units, retry] =
 		unit === 'line'
 			? ['lines', 'import the file again, or write them to a file with --bad FILE']
 			: ['entries', 'add them with mailctl suppression add'];
 	const columnsField = ['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null] as const;
-	session.show({...counts, bad, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: first}, () =>
+	session.show({...counts, bad, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults}, () =>
 		fields([
 			...(unit === 'line' ? [columnsField] : []),
 			[`${units} read`, grouped(counts.read)],
@@ -292,11 +292,11 @@ export function showCounts(
 		]),
 	);
 	if (bad > 0) {
-		const more = bad - first.length;
-		const fix = badFile === undefined ? `fix them and ${againFix}` : `fix ${badFile} and import it`;
+		const remaining = bad - faults.length;
+		const fix = badFile === undefined ? `fix them and ${retry}` : `fix ${badFile} and import it`;
 		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} ${units} were rejected`, fix, [
-			...first.map(({line, fault}) => `${name}, ${unit} ${line}: ${fault}`),
-			...(more > 0 ? [`and ${grouped(more)} more`] : []),
+			...faults.map(({line, fault}) => `${name}, ${unit} ${line}: ${fault}`),
+			...(remaining > 0 ? [`and ${grouped(remaining)} more`] : []),
 		]);
 	}
 }

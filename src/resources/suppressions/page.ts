@@ -30,33 +30,33 @@ import {exportedFile, insertEntries, type LineProblem, SuppressionImport} from '
 const perPage = 50;
 const path = '/suppressions';
 
-/** Who gets no mail, why, and how to change it. */
+/** The page of suppressed addresses: who is suppressed and why, with forms that change it. */
 export function suppressionPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, workspace, now, form} = visit;
-		const asked = query.get('q')?.trim() ?? '';
-		const address = asked === '' ? null : readAddress(asked);
-		const found =
-			asked !== '' && address === null
+		const search = query.get('q')?.trim() ?? '';
+		const address = search === '' ? null : readAddress(search);
+		const entries =
+			search !== '' && address === null
 				? []
 				: await listSuppressions(reader, {
 						workspaceId: workspace.id,
 						addressKey: address?.key,
-						reason: reasonOf(query),
+						reason: reasonIn(query),
 						after: query.get('after'),
 						limit: perPage + 1,
 					});
-		const {rows, last} = toPage(found, perPage);
-		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
+		const {rows, last} = toPage(entries, perPage);
+		const isFiltered = search !== '' || reasonIn(query) !== undefined;
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com', kept: ['reason']})}${reasonChips(query)}${table(
 			{
 				...entriesTable(now, visit.may('operator')),
 				rows,
 				empty: isFiltered
-					? html`<p>${asked !== '' && address === null ? 'Type a whole address: user@example.com.' : 'No such address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
-					: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes put addresses here by themselves.</p>`,
+					? html`<p>${search !== '' && address === null ? 'Enter a complete address, such as user@example.com.' : 'No matching address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
+					: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes add addresses automatically.</p>`,
 			},
 		)}${pager(path, query, last?.id ?? null)}`;
 		return {
@@ -72,7 +72,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function file({query, workspace}: Visit): Promise<Answer> {
-		const body = await exportedFile(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonOf(query)});
+		const body = await exportedFile(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonIn(query)});
 		return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: 'suppressions.csv', body};
 	}
 
@@ -85,20 +85,20 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 			addSuppression,
 			path,
 			({isNew}, {form: sent}) =>
-				`${sent.get('address')?.trim()} ${isNew ? 'gets no mail from now on' : 'was suppressed already'}.`,
+				`${sent.get('address')?.trim()} ${isNew ? 'is now suppressed' : 'was already suppressed'}.`,
 			{read: addressIn},
 		),
-		form(removeSuppression, `${path}/:id/remove`, ({address}) => `${address} gets mail again.`),
+		form(removeSuppression, `${path}/:id/remove`, ({address}) => `${address} can receive messages again.`),
 		...importPages(parts),
 	];
 }
 
-const reasonOf = (query: URLSearchParams): SuppressionReason | undefined =>
+const reasonIn = (query: URLSearchParams): SuppressionReason | undefined =>
 	suppressionReasons.find(reason => reason === query.get('reason'));
 
 function addressIn({form}: Visit): {readonly recipient: string} {
 	const recipient = form.get('address')?.trim() ?? '';
-	return readAddress(recipient) ? {recipient} : wrong(`"${recipient}" is no address. Type one as user@example.com.`);
+	return readAddress(recipient) ? {recipient} : wrong(`"${recipient}" is not an address such as user@example.com.`);
 }
 
 const entriesTable = (now: number, mayRemove: boolean) => ({
@@ -108,9 +108,9 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 		{
 			title: 'Reason',
 			cell: (row: Suppression) =>
-				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
+				html`${badge(reasonNames[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
 		},
-		{title: 'Because of', cell: (row: Suppression) => renderSource(row), wide: true as const},
+		{title: 'Source', cell: (row: Suppression) => renderSource(row), wide: true as const},
 		{
 			title: 'Since',
 			cell: (row: Suppression) => time(row.created_at, now),
@@ -130,14 +130,14 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 	],
 });
 
-const reasonWords: Readonly<Record<SuppressionReason, string>> = {
+const reasonNames: Readonly<Record<SuppressionReason, string>> = {
 	hard_bounce: 'hard bounce',
 	complaint: 'complaint',
-	manual: 'by hand',
+	manual: 'added manually',
 	unsubscribe: 'unsubscribed',
 };
 
-const sourceWords: Readonly<Record<string, string>> = {
+const sourceNames: Readonly<Record<string, string>> = {
 	api: 'the API',
 	'one-click': 'the unsubscribe page',
 	cli: 'the command line',
@@ -145,11 +145,11 @@ const sourceWords: Readonly<Record<string, string>> = {
 	import: 'an import',
 };
 
-/** What put it there; of a bounce or complaint the message. */
+/** Renders what added the entry: for a bounce or complaint, a link to the message. */
 function renderSource({source}: Suppression): Html {
 	return isId('msg', source)
 		? html`<a href="/messages/${source}">the message</a>`
-		: html`${sourceWords[source] ?? source}`;
+		: html`${sourceNames[source] ?? source}`;
 }
 
 const reasonChips = (query: URLSearchParams): Html =>
@@ -157,7 +157,7 @@ const reasonChips = (query: URLSearchParams): Html =>
 		'Reason',
 		query,
 		'reason',
-		[{value: '', label: 'All'}, ...suppressionReasons.map(reason => ({value: reason, label: reasonWords[reason]}))],
+		[{value: '', label: 'All'}, ...suppressionReasons.map(reason => ({value: reason, label: reasonNames[reason]}))],
 		path,
 	);
 
@@ -169,35 +169,35 @@ const addForm = (value: string): Html =>
 	});
 
 const importPath = '/suppressions/import';
-/** Of the process; the oldest one is forgotten then. */
+/** The maximum number of imports that the process remembers. */
 const maxRetained = 20;
-/** Of one workspace: each holds its file. */
+/** The maximum number of concurrent imports per workspace. Each holds its file in memory. */
 const maxConcurrent = 2;
-/** Bytes that are read before others have their turn. */
+/** The number of bytes that are read before other work gets a turn. */
 const pieceBytes = 64 * 1024;
 
-/** An import that runs or has run in this process. What it wrote stays if it fails. */
+/** An import that is running or has finished in this process. Imported entries remain if it fails. */
 type Job = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly file: string;
 	readonly bytes: number;
 	done: number;
-	readonly reading: Pick<SuppressionImport, 'counts' | 'bad' | 'problems'>;
-	/** Null: it runs. */
-	end: 'ended' | {readonly fault: string} | null;
+	readonly importer: Pick<SuppressionImport, 'counts' | 'bad' | 'problems'>;
+	/** `null` while it is running. */
+	result: 'finished' | {readonly fault: string} | null;
 };
 
-/** Takes a CSV file of suppressed addresses. The form answers at once with a page that follows the work. */
+/** Imports a CSV file of suppressed addresses. The form leads to a page that shows the progress. */
 function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
 	const seats = new Seats(maxConcurrent);
 
-	async function run(job: Job, reading: SuppressionImport, content: Buffer) {
-		const wrong = await reading.read(streamPieces(content), bytes => {
+	async function run(job: Job, importer: SuppressionImport, content: Buffer) {
+		const failure = await importer.read(streamPieces(content), bytes => {
 			job.done = bytes;
 		});
-		job.end = wrong ? {fault: `The file ${wrong.problem}: ${wrong.fix}.`} : 'ended';
+		job.result = failure ? {fault: `The file ${failure.problem}: ${failure.fix}.`} : 'finished';
 	}
 
 	async function begin(visit: Visit): Promise<Answer> {
@@ -205,16 +205,16 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 		if (file === null || file.content.length === 0) {
 			return go('/suppressions', 'Nothing was imported: choose a CSV file that is not empty.');
 		}
-		const leave = seats.take(workspace.id);
-		if (leave === undefined) {
-			return go('/suppressions', 'Two imports are running. Wait until one has ended, then send the file again.');
+		const release = seats.take(workspace.id);
+		if (release === undefined) {
+			return go('/suppressions', 'Two imports are already running. Wait until one has finished, then try again.');
 		}
 		const id = random(9).toString('base64url');
-		const reading = new SuppressionImport({
+		const importer = new SuppressionImport({
 			acting: tools,
 			workspaceId: workspace.id,
 			mode: 'live',
-			reason: suppressionReasons.find(one => one === form.get('reason')),
+			reason: suppressionReasons.find(reason => reason === form.get('reason')),
 			write: insertEntries(tools, workspace.id, writer.transaction),
 		});
 		const job: Job = {
@@ -223,29 +223,29 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 			file: file.name,
 			bytes: file.content.length,
 			done: 0,
-			reading,
-			end: null,
+			importer,
+			result: null,
 		};
 		jobs.set(id, job);
 		for (const old of [...jobs.keys()].slice(0, Math.max(0, jobs.size - maxRetained))) {
 			jobs.delete(old);
 		}
-		run(job, reading, file.content)
+		run(job, importer, file.content)
 			.catch(() => {
-				job.end = {
-					fault: 'The store could not be written. What was imported so far stays; import the file again.',
+				job.result = {
+					fault: 'Writing to the store failed. The entries imported so far remain; import the file again.',
 				};
 			})
-			.finally(leave);
+			.finally(release);
 		return go(`${importPath}/${id}`);
 	}
 
 	async function show({params: {id = ''}, workspace}: Visit): Promise<Answer> {
 		const job = jobs.get(id);
 		if (job?.workspaceId !== workspace.id) {
-			return missing('This import is not known any more. What it wrote is on the list.');
+			return missing('This import is no longer known. The entries that it imported are on the list.');
 		}
-		const content = live('import', job.end === null ? `${importPath}/${id}` : null, progress(job), '1s');
+		const content = live('import', job.result === null ? `${importPath}/${id}` : null, progress(job), '1s');
 		return {kind: 'page', place: 'suppressions', title: `Import of ${job.file}`, content};
 	}
 
@@ -255,47 +255,47 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 	];
 }
 
-/** The file as it would come from a disk: others have their turn in between. */
+/** Yields the file piece by piece, so that other work gets a turn in between. */
 async function* streamPieces(content: Buffer): AsyncGenerator<Buffer> {
-	for (let at = 0; at < content.length; at += pieceBytes) {
-		yield content.subarray(at, at + pieceBytes);
+	for (let start = 0; start < content.length; start += pieceBytes) {
+		yield content.subarray(start, start + pieceBytes);
 		await new Promise(resolve => setImmediate(resolve));
 	}
 }
 
-/** What stands on the page of suppressions. */
+/** The import form on the page of suppressions. */
 function uploadForm(): Html {
-	const hint = 'As other services export it, or one address a line; at most 32 MiB.';
+	const hint = 'A file exported by another service, or one address per line; at most 32 MiB.';
 	const reasons = [
-		{value: '', label: 'as the file says'},
+		{value: '', label: 'from the file'},
 		...suppressionReasons.map(value => ({value, label: value.replace('_', ' ')})),
 	];
 	const fields = html`${input({name: 'file', label: 'CSV file', type: 'file', required: true, hint})}${select({name: 'reason', label: 'Reason', value: ''}, reasons)}`;
 	return act({to: importPath, label: 'Import', fields, file: true});
 }
 
-function progress({end, done, bytes, reading: {counts, bad, problems}}: Job): Html {
+function progress({result, done, bytes, importer: {counts, bad, problems}}: Job): Html {
 	const share = Math.round((100 * done) / bytes);
 	const state =
-		end === null
-			? html`<p><label>Reading the file <progress max="100" value="${share}">${share} %</progress></label></p><p class="soft">You may leave this page. Without scripts, load it again to see how far it is.</p>`
-			: end === 'ended'
-				? html`<p class="notice good" role="status">The file is read.</p>`
-				: html`<p class="notice bad" role="alert">${end.fault}</p>`;
+		result === null
+			? html`<p><label>Reading the file <progress max="100" value="${share}">${share} %</progress></label></p><p class="soft">You can leave this page. Without JavaScript, reload it to see the progress.</p>`
+			: result === 'finished'
+				? html`<p class="notice good" role="status">Import finished.</p>`
+				: html`<p class="notice bad" role="alert">${result.fault}</p>`;
 	const figures = facts([
 		['Lines read', count(counts.read)],
 		['Added', count(counts.added)],
-		['Listed already', count(counts.listed)],
-		['Not taken', count(bad)],
+		['Already listed', count(counts.listed)],
+		['Rejected', count(bad)],
 	]);
-	const wrong = table({
-		label: 'Lines that were not taken',
+	const rejected = table({
+		label: 'Rejected lines',
 		columns: [
 			{title: 'Line', cell: (row: LineProblem) => count(row.line), right: true},
-			{title: 'What is wrong', cell: (row: LineProblem) => row.fault},
+			{title: 'Problem', cell: (row: LineProblem) => row.fault},
 		],
 		rows: problems,
 		empty: html``,
 	});
-	return html`${state}<div class="card">${figures}</div>${problems.length > 0 ? html`<section><h2>Lines that were not taken</h2>${wrong}</section>` : null}<p class="more"><a href="/suppressions">To the list</a></p>`;
+	return html`${state}<div class="card">${figures}</div>${problems.length > 0 ? html`<section><h2>Rejected lines</h2>${rejected}</section>` : null}<p class="more"><a href="/suppressions">View the list</a></p>`;
 }

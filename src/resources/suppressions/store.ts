@@ -27,7 +27,6 @@ export type NewSuppression = {
 	readonly createdAt: string;
 };
 
-/** A stored entry. */
 export type Suppression = {
 	readonly id: string;
 	readonly address: string;
@@ -54,7 +53,7 @@ export async function insertSuppressions(
 		trx,
 		'suppressions',
 		newColumns.names,
-		sorted.map(([, one]) => newColumns.valuesOf({...one, mode: one.mode ?? 'live'})),
+		sorted.map(([, entry]) => newColumns.valuesOf({...entry, mode: entry.mode ?? 'live'})),
 		`on conflict (workspace_id, address_key) do update
 			set id = excluded.id, address = excluded.address, reason = excluded.reason, source = excluded.source,
 				mode = excluded.mode, created_at = excluded.created_at
@@ -66,11 +65,11 @@ export async function insertSuppressions(
 /** Returns the first entry of each address, because a PostgreSQL statement must not write a row twice. */
 function firstOfEach(entries: readonly NewSuppression[]): Map<string, NewSuppression> {
 	const first = new Map<string, NewSuppression>();
-	for (const one of entries) {
-		const pair = pairKey(one.workspaceId, one.addressKey);
+	for (const entry of entries) {
+		const pair = pairKey(entry.workspaceId, entry.addressKey);
 		const before = first.get(pair);
-		if (before === undefined || (before.mode === 'test' && one.mode !== 'test')) {
-			first.set(pair, one);
+		if (before === undefined || (before.mode === 'test' && entry.mode !== 'test')) {
+			first.set(pair, entry);
 		}
 	}
 	return first;
@@ -107,27 +106,22 @@ export type SuppressionFilter = {
 	readonly limit: number;
 };
 
-/** Returns entries, newest first. */
-export async function listSuppressions(reader: Knex, filter: SuppressionFilter): Promise<Suppression[]> {
-	return await suppressionListQuery(reader, filter);
-}
-
 /**
- * Each filter has an index: `suppressions_by_address`, `suppressions_by_reason`; without one,
- * `suppressions_by_workspace`.
+ * Returns entries, newest first. Each filter has an index: `suppressions_by_address`, `suppressions_by_reason`; without
+ * one, `suppressions_by_workspace`.
  */
-function suppressionListQuery(
+export async function listSuppressions(
 	reader: Knex,
 	{workspaceId, addressKey, reason, after, limit}: SuppressionFilter,
-): Knex.QueryBuilder {
-	const ofReason = reason !== undefined && {reason};
+): Promise<Suppression[]> {
+	const reasonFilter = reason !== undefined && {reason};
 	if (addressKey !== undefined) {
 		const address = {workspace_id: workspaceId, address_key: addressKey};
-		const one = rowOfAddress(reader, 'suppressions', address, after).select(...columns);
-		return ofReason ? one.where(ofReason) : one;
+		const entry = rowOfAddress(reader, 'suppressions', address, after).select(...columns);
+		return await (reasonFilter ? entry.where(reasonFilter) : entry);
 	}
-	const leading = {workspace_id: workspaceId, ...ofReason};
-	return alongIndex(reader, 'suppressions', {leading, id: 'id'}, {below: after})
+	const leading = {workspace_id: workspaceId, ...reasonFilter};
+	return await alongIndex(reader, 'suppressions', {leading, id: 'id'}, {below: after})
 		.limit(limit)
 		.select(...columns);
 }
@@ -148,9 +142,9 @@ export async function findSuppression(
 	workspaceId: string,
 	by: {readonly id: string} | {readonly addressKey: string},
 ): Promise<(Suppression & {readonly address_key: string}) | undefined> {
-	const chosen = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
+	const filter = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
 	return await reader('suppressions')
-		.where({workspace_id: workspaceId, ...chosen})
+		.where({workspace_id: workspaceId, ...filter})
 		.first(...columns, 'address_key');
 }
 

@@ -39,16 +39,16 @@ export type Listed = {
 export function readListed(
 	cells: readonly string[],
 	columns: Columns,
-	{reason: given, now}: {readonly reason: SuppressionReason | undefined; readonly now: number},
+	{reason: override, now}: {readonly reason: SuppressionReason | undefined; readonly now: number},
 ): ({readonly ok: true} & Listed) | {readonly ok: false; readonly problem: string} {
 	const cell = (index: number | undefined) => (index === undefined ? '' : (cells[index] ?? '').trim());
 	const parsed = parseAddress(cell(columns.address), {allowsUtf8Local: true});
 	if (!parsed.ok) {
 		const isEmpty = cell(columns.address) === '';
-		return {ok: false, problem: isEmpty ? 'it has no address' : `the address ${parsed.problem}`};
+		return {ok: false, problem: isEmpty ? 'the address is missing' : `the address ${parsed.problem}`};
 	}
 
-	const reason = given ?? reasonOfLine(cell, columns, cells);
+	const reason = override ?? reasonOfLine(cell, columns, cells);
 	if (typeof reason === 'object') {
 		return {ok: false, ...reason};
 	}
@@ -56,10 +56,10 @@ export function readListed(
 	const timeText = cell(columns.createdAt);
 	const createdAt = timeText === '' ? null : timeOf(timeText);
 	if (createdAt === undefined) {
-		return {ok: false, problem: `"${truncate(timeText)}" is not a time: write it as 2026-11-21T10:15:30Z`};
+		return {ok: false, problem: `"${truncate(timeText)}" is not a valid time (example: 2026-11-21T10:15:30Z)`};
 	}
 	if (createdAt !== null && (createdAt > now || createdAt < 0)) {
-		return {ok: false, problem: `the time ${timeText} must lie between 1970 and now`};
+		return {ok: false, problem: `the time ${timeText} is not between 1970 and now`};
 	}
 
 	const source = cell(columns.source);
@@ -89,15 +89,15 @@ function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]):
 		return {problem: 'its bounce was temporary, so the address is not suppressed; --reason overrides this'};
 	}
 	if (text !== '') {
-		return {problem: `the reason "${truncate(text)}" is not known, give one with --reason`};
+		return {problem: `the reason "${truncate(text)}" is unknown; give one with --reason`};
 	}
 	const elsewhere = reasonElsewhere(cells);
 	if (elsewhere !== undefined) {
 		return elsewhere;
 	}
-	const complaintCell = cells.find((other, at) => at !== columns.address && mentionsComplaints([other]));
+	const complaintCell = cells.find((value, index) => index !== columns.address && mentionsComplaints([value]));
 	if (complaintCell !== undefined) {
-		return {problem: `"${truncate(complaintCell)}" may be a complaint, give the reason with --reason`};
+		return {problem: `"${truncate(complaintCell)}" may be a complaint; give the reason with --reason`};
 	}
 	return columns.tags === undefined ? 'manual' : 'unsubscribe';
 }
@@ -129,9 +129,9 @@ export async function* exportPages(
 	let after: string | null = null;
 	do {
 		const page: Suppression[] = await listSuppressions(reader, {workspaceId, reason, after, limit: exportedAtOnce});
-		const own = page.filter(entry => entry.mode === mode);
-		if (own.length > 0) {
-			yield own;
+		const ofMode = page.filter(entry => entry.mode === mode);
+		if (ofMode.length > 0) {
+			yield ofMode;
 		}
 		after = page.length < exportedAtOnce ? null : (page.at(-1)?.id ?? null);
 	} while (after !== null);
@@ -178,7 +178,7 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 	const reader = new CsvReader(beginsTable);
 	const decoder = new TextDecoder();
 	let bytes = 0;
-	let lineAt = 0;
+	let lineStart = 0;
 	for await (const chunk of chunks) {
 		// A zero byte in the first chunk means another encoding, or an archive.
 		if (bytes === 0 && chunk.includes(0)) {
@@ -186,8 +186,8 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 			return;
 		}
 		bytes += chunk.length;
-		lineAt = chunk.includes(10) || chunk.includes(13) ? bytes : lineAt;
-		if (bytes - lineAt > maxLineLength) {
+		lineStart = chunk.includes(10) || chunk.includes(13) ? bytes : lineStart;
+		if (bytes - lineStart > maxLineLength) {
 			yield {problem: `contains a line of more than ${maxLineLength} octets`, fix: 'use a CSV file'};
 			return;
 		}
@@ -320,18 +320,18 @@ export class SuppressionImport {
 	}
 
 	async #takeLine(
-		{line, cells: written}: {readonly line: number; readonly cells: readonly string[]},
+		{line, cells: rawCells}: {readonly line: number; readonly cells: readonly string[]},
 		layout: Layout,
 	): Promise<void> {
 		const {acting, reason} = this.#options;
 		this.counts.read++;
-		const cells = plainCells(written, layout);
-		const read = readListed(cells, layout.columns, {reason, now: acting.clock.now()});
-		if (!read.ok) {
-			await this.refuse(line, read.problem, cells.slice(layout.marks));
+		const cells = plainCells(rawCells, layout);
+		const listed = readListed(cells, layout.columns, {reason, now: acting.clock.now()});
+		if (!listed.ok) {
+			await this.refuse(line, listed.problem, cells.slice(layout.marks));
 			return;
 		}
-		await this.add(read);
+		await this.add(listed);
 	}
 
 	/** Adds an entry, which is written together with others. `flush` writes those that are pending. */

@@ -47,7 +47,7 @@ const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]
 /** Recognizes the columns of a file by its first line: by their names or, if it is an entry, by their contents. */
 export function readLayout(first: readonly string[]): Layout {
 	const plain = first.map(normalizeWord);
-	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
+	const find = (kind: keyof typeof names) => indexOrUndefined(plain.findIndex(name => names[kind].includes(name)));
 	const address = find('address');
 	// A line without an @ cannot be an entry.
 	if (address === undefined && first.some(cell => cell.includes('@'))) {
@@ -59,7 +59,7 @@ export function readLayout(first: readonly string[]): Layout {
 			[createdAt, 'created_at'],
 		]);
 		return {
-			columns: {address: 0, reason: inside(reason), createdAt: inside(createdAt)},
+			columns: {address: 0, reason: indexOrUndefined(reason), createdAt: indexOrUndefined(createdAt)},
 			hasHeader: false,
 			header: first.map((_, index) => known.get(index) ?? `column_${index + 1}`),
 			marks: 0,
@@ -85,7 +85,7 @@ export function readLayout(first: readonly string[]): Layout {
 	};
 }
 
-function inside(index: number): number | undefined {
+function indexOrUndefined(index: number): number | undefined {
 	return index === -1 ? undefined : index;
 }
 
@@ -126,7 +126,7 @@ export function mentionsComplaints(texts: readonly string[]): boolean {
 	return texts.some(text => /complain|spam|abuse|\bfbl\b/i.test(text));
 }
 
-const reasonWords: Readonly<Record<string, SuppressionReason>> = {
+const reasonsByWord: Readonly<Record<string, SuppressionReason>> = {
 	hardbounce: 'hard_bounce',
 	bounce: 'hard_bounce',
 	bounced: 'hard_bounce',
@@ -150,7 +150,7 @@ const reasonWords: Readonly<Record<string, SuppressionReason>> = {
 
 export function parseReason(text: string): SuppressionReason | undefined {
 	const word = normalizeWord(text);
-	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
+	return Object.hasOwn(reasonsByWord, word) ? reasonsByWord[word] : undefined;
 }
 
 /** Normalizes a name or reason, which have many spellings: `Email Address`, `EmailAddress`, `email_address`. */

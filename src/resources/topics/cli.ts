@@ -38,8 +38,8 @@ export function topicCommands(topic: CliCommand): void {
 		question: (_session, text) =>
 			`Remove the topic ${text}? Unsubscribe links in its messages will then stop all messages.`,
 		shows(session, removed) {
-			const lines = [`removed ${removed.code}; its opt-outs are retained`];
-			session.show({...topicView(removed, storedTime), removed: true}, () => lines);
+			const text = `removed ${removed.code}; its opt-outs are retained`;
+			session.show({...topicView(removed, storedTime), removed: true}, () => [text]);
 		},
 	});
 	operationVerb(topic, purgeTopic, {
@@ -47,8 +47,8 @@ export function topicCommands(topic: CliCommand): void {
 		sample: 'mailctl topic purge news --yes',
 		async question(session, code) {
 			const {reader, workspaceId} = await session.inWorkspace();
-			const known = grouped(await readOptOuts(reader, workspaceId, code));
-			return `Delete ${known} opt-outs of ${code}? These people will receive its messages again.`;
+			const optOutCount = grouped(await readOptOuts(reader, workspaceId, code));
+			return `Delete ${optOutCount} opt-outs of ${code}? These people will receive its messages again.`;
 		},
 		shows(session, forgotten, {code}) {
 			session.show({code, forgotten}, () => [`deleted ${grouped(forgotten)} opt-outs of ${code}`]);

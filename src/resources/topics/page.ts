@@ -16,10 +16,10 @@ import {
 } from './rules.ts';
 
 const path = '/topics';
-/** More are not shown. A list for recipients is much shorter. */
+/** The maximum number of topics on the page. */
 const maxTopics = 1000;
 
-/** What recipients may unsubscribe from alone. */
+/** The page of topics, which recipients can opt out of one by one. */
 export function topicPages(parts: DashboardParts): readonly Route[] {
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, form, now} = visit;
@@ -42,7 +42,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 					{title: 'Name', cell: nameCell, cut: true},
 					{title: 'Opted out', cell: row => count(row.optedOut), right: true},
 					{title: 'Since', cell: row => time(row.topic?.created_at ?? null, now), right: true, wide: true},
-					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
+					...(mayAct ? [{title: '', cell: renderActions, right: true as const}] : []),
 				],
 				rows: await countedTopics(parts.reader, workspace.id, maxTopics),
 				empty: noTopics,
@@ -55,23 +55,23 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 	return [
 		page(path, list),
 		form(createTopic, path, ({code}) => `Created the topic ${code}.`),
-		form(updateTopic, `${path}/:code/update`, topic => `Recipients now see ${topic.name}.`),
-		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed ${code}; who opted out is remembered.`),
-		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Forgot ${count(n)} opt-outs of ${params.code}.`, {
+		form(updateTopic, `${path}/:code/update`, ({code}) => `Updated the topic ${code}.`),
+		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed the topic ${code}; its opt-outs are retained.`),
+		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Deleted ${count(n)} opt-outs of ${params.code}.`, {
 			async before(visit) {
 				const {code = ''} = visit.params;
 				await readOptOuts(parts.reader, visit.workspace.id, code);
-				checkTyped(visit, code, `Nothing was forgotten: type ${code} to forget who opted out of it.`);
+				checkTyped(visit, code, `Nothing was deleted: type ${code} to delete its opt-outs.`);
 			},
 		}),
 	];
 }
 
 const noTopics = html`<p>No topics yet.</p>
-<p>With a topic (<code>unsubscribeGroup</code> of a send) recipients can unsubscribe from newsletters and still get
+<p>With topics (<code>unsubscribeGroup</code> in a send), recipients can unsubscribe from newsletters and still get
 receipts.</p>`;
 
-function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
+function renderActions({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	const to = (verb: string) => `${path}/${topicCode}/${verb}`;
 	const fields = topic && fieldInputs(updateFields, {values: toValues(topic), isCompact: true});
 	const changes =
@@ -82,7 +82,7 @@ function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
 			look: 'danger',
 		})}`;
 	const purge =
-		optedOut > 0 ? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode}) : null;
+		optedOut > 0 ? act({to: to('purge'), label: 'Delete opt-outs', look: 'danger', typed: topicCode}) : null;
 	return opened('Change', html`${changes}${purge}`);
 }
 

@@ -54,9 +54,9 @@ export const createTopic = operation({
 	name: 'topic create',
 	summary: 'Create a topic',
 	input: Type.Object({...fields, ...topicFields}, {additionalProperties: false, examples}),
-	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
+	async run({trx, tools, workspaceId}, {code, ...options}): Promise<Topic> {
 		await checkRoom(trx, tools, workspaceId, 'topics');
-		if (given.public) {
+		if (options.public) {
 			await checkRoom(trx, tools, workspaceId, 'public_topics');
 		}
 		const created_at = storeTime(tools.clock.now());
@@ -64,18 +64,18 @@ export const createTopic = operation({
 			id: tools.newId('usg'),
 			workspace_id: workspaceId,
 			code,
-			name: given.name,
+			name: options.name,
 			created_at,
 			priority: null,
 			public_at: null,
 			required_at: null,
 			description: null,
-			...toChanges(given, undefined, created_at),
+			...toChanges(options, undefined, created_at),
 		};
 		return (await insertTopic(trx, topic)) ? topic : alreadyExists('topic', 'code', code);
 	},
 	audit: 'topic.created',
-	entry: ({id, code}, {name: _, ...given}) => ({target: id, detail: {...given, code}}),
+	entry: ({id, code}, {name: _, ...options}) => ({target: id, detail: {...options, code}}),
 });
 
 /** Changes the given fields of a topic. Its opt-outs are unaffected. */
@@ -142,15 +142,15 @@ export const purgeTopic = longOperation({
 	input: Type.Object({code: fields.code}),
 	async work({writer, workspaceId}, {code}, begin): Promise<number> {
 		const record = begin(code);
-		let forgotten = 0;
-		for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
+		let deleted = 0;
+		for (let part = optOutsAtOnce; part === optOutsAtOnce; deleted += part) {
 			part = await writer.transaction(async trx => {
 				const purged = await purgeOptOuts(trx, workspaceId, code, optOutsAtOnce);
-				await record(trx, {forgotten: forgotten + purged});
+				await record(trx, {forgotten: deleted + purged});
 				return purged;
 			});
 		}
-		return forgotten;
+		return deleted;
 	},
 	audit: 'topic.purged',
 });
@@ -175,5 +175,6 @@ export async function readOptOuts(reader: Knex, workspaceId: string, code: strin
 	const optedOut = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
 	const isKnown = optedOut > 0 || (await lookUpTopic(reader, workspaceId, code));
 	const page = 'This topic does not exist, and nobody has opted out of it.';
-	return isKnown ? optedOut : notFound('topic', `${code}, and nobody opted out of it`, {page});
+	const wrong = `topic ${code} not found, and nobody has opted out of it`;
+	return isKnown ? optedOut : notFound('topic', code, {wrong, page});
 }

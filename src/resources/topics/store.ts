@@ -23,19 +23,19 @@ export type Topic = {
 	readonly name: string;
 	/** The priority of its messages, unless a send sets one. */
 	readonly priority: Priority | null;
-	/** Since when it is listed on the preference page; `null` if it is not. */
+	/** When it was listed on the preference page; `null` if it is not listed. */
 	readonly public_at: string | null;
-	/** Since when it is required, so that its messages have no opt-out of their own; `null` if it is optional. */
+	/** When it became required, so that its messages have no opt-out of their own; `null` if it is optional. */
 	readonly required_at: string | null;
 	/** Shown to the recipients of its messages. */
 	readonly description: string | null;
 	readonly created_at: string;
 };
 
-/** What a topic may change to. */
+/** The columns of a topic that can change. */
 export type TopicChanges = Partial<Omit<Topic, 'id' | 'workspace_id' | 'code' | 'created_at'>>;
 
-/** What a send needs of its topic. */
+/** The columns of a topic that a send needs. */
 export type TopicRow = Pick<Topic, 'id' | 'code' | 'priority'>;
 
 /** Reads a topic for a send, through a cache. */
@@ -57,16 +57,12 @@ type TopicPage = {
 };
 
 /** Returns topics, newest first, along `topics_by_workspace`. */
-export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]> {
-	return await topicListQuery(reader, page);
-}
-
-function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
+export async function listTopics(reader: Knex, {workspaceId, after, limit}: TopicPage): Promise<Topic[]> {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
-	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
+	return await alongIndex(reader, 'topics', index, {below: after}).limit(limit);
 }
 
-/** What recipients see of a topic. */
+/** The columns of a topic that recipients see. */
 export type PublicTopic = Pick<Topic, 'code' | 'name' | 'description' | 'required_at'>;
 
 /** Returns the topics on the preference page, the newest `maxPublicTopics`. */
@@ -121,12 +117,12 @@ export const isInForce = ({until}: Pick<OptOut, 'until'>, now: string): boolean 
 
 /** Returns what blocks messages to an address, given its opt-outs and a time in the store's form. */
 export function toBars(optOuts: ReadonlyMap<string, OptOut> | undefined, now: string) {
-	const left = [...(optOuts ?? [])].filter(([, optOut]) => isInForce(optOut, now));
+	const active = [...(optOuts ?? [])].filter(([, optOut]) => isInForce(optOut, now));
 	return {
-		topics: left.flatMap(([code]) => (code === noTopic ? [] : [code])).sort(),
-		leftOther: left.some(([code]) => code === noTopic),
+		topics: active.flatMap(([code]) => (code === noTopic ? [] : [code])).sort(),
+		leftOther: active.some(([code]) => code === noTopic),
 		pausedUntil:
-			left
+			active
 				.flatMap(([, {until}]) => until ?? [])
 				.sort()
 				.at(-1) ?? null,
@@ -179,7 +175,7 @@ export async function deleteOptOuts(
 		query.whereIn('code', [...codes]);
 	}
 	if (source !== undefined) {
-		query.where(one => one.where({source}).orWhere('source', 'like', `${source}:%`));
+		query.where(condition => condition.where({source}).orWhere('source', 'like', `${source}:%`));
 	}
 	if (pauses) {
 		query.whereNotNull('until');
@@ -213,14 +209,14 @@ export async function purgeOptOuts(
 	code: string,
 	limit: number,
 ): Promise<number> {
-	const some = trx('topic_optouts').where({workspace_id: workspaceId, code}).select('address_key').limit(limit);
-	return await trx('topic_optouts').where({workspace_id: workspaceId, code}).whereIn('address_key', some).delete();
+	const batch = trx('topic_optouts').where({workspace_id: workspaceId, code}).select('address_key').limit(limit);
+	return await trx('topic_optouts').where({workspace_id: workspaceId, code}).whereIn('address_key', batch).delete();
 }
 
 export type Preferences = {readonly locale: string | null; readonly timezone: string | null};
 
-/** What a send says about its recipient. Properties that it does not set are null. */
-type Lesson = Preferences & {
+/** What a send specifies about its recipient. Properties that it does not set are `null`. */
+type Update = Preferences & {
 	/** Creates the id if the contact is new. */
 	readonly id: () => string;
 	readonly workspaceId: string;
@@ -233,36 +229,36 @@ type Lesson = Preferences & {
 };
 
 /**
- * Creates missing contacts and stores what sends say about them. Returns the preferences that apply to each lesson: its
- * own, otherwise the contact's.
+ * Creates missing contacts and stores the preferences that sends specify. Returns the preferences that apply to each
+ * send: its own, otherwise the contact's.
  */
 export async function teachContacts(
 	trx: Knex.Transaction,
-	lessons: readonly Lesson[],
+	updates: readonly Update[],
 	now: string,
 ): Promise<Preferences[]> {
-	const held = new Map<string, Preferences>();
-	const learned = new Map<string, Lesson>();
+	const current = new Map<string, Preferences>();
+	const changed = new Map<string, Update>();
 	const preferences: Preferences[] = [];
-	for (const lesson of lessons) {
-		const key = pairKey(lesson.workspaceId, lesson.addressKey);
-		const before = held.get(key) ?? lesson.known;
+	for (const update of updates) {
+		const key = pairKey(update.workspaceId, update.addressKey);
+		const before = current.get(key) ?? update.known;
 		const after = {
-			locale: lesson.locale ?? before?.locale ?? null,
-			timezone: lesson.timezone ?? before?.timezone ?? null,
+			locale: update.locale ?? before?.locale ?? null,
+			timezone: update.timezone ?? before?.timezone ?? null,
 		};
 		preferences.push(after);
-		if (lesson.shouldUpdate && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
-			const earlier = learned.get(key);
-			held.set(key, after);
-			learned.set(key, {
-				...lesson,
-				locale: lesson.locale ?? earlier?.locale ?? null,
-				timezone: lesson.timezone ?? earlier?.timezone ?? null,
+		if (update.shouldUpdate && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
+			const earlier = changed.get(key);
+			current.set(key, after);
+			changed.set(key, {
+				...update,
+				locale: update.locale ?? earlier?.locale ?? null,
+				timezone: update.timezone ?? earlier?.timezone ?? null,
 			});
 		}
 	}
-	await writeContacts(trx, learned, now);
+	await writeContacts(trx, changed, now);
 	return preferences;
 }
 
@@ -274,11 +270,12 @@ export async function findContactLocale(reader: Knex, [workspaceId, addressKey]:
 
 const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number => (a < b ? -1 : 1);
 
-// In the order of their keys, because two nodes may write the same contacts. What another node has just written stays.
-async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string, Lesson>, now: string): Promise<void> {
+// Sorted by key, because two nodes may write the same contacts. Another node's values stay unless they are set here.
+async function writeContacts(trx: Knex.Transaction, changed: ReadonlyMap<string, Update>, now: string): Promise<void> {
 	const rows: Row[] = [];
-	for (const [, one] of [...learned].sort(byKey)) {
-		rows.push([one.id(), one.workspaceId, one.address, one.addressKey, one.locale, one.timezone, now, now]);
+	for (const [, update] of [...changed].sort(byKey)) {
+		const {workspaceId, address, addressKey, locale, timezone} = update;
+		rows.push([update.id(), workspaceId, address, addressKey, locale, timezone, now, now]);
 	}
 	await insertRows(
 		trx,

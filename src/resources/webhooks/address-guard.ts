@@ -25,7 +25,7 @@ export function toGuard({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAl
 /** Decides where webhooks may go. It checks URLs when an endpoint is registered, and addresses at each attempt. */
 export class AddressGuard {
 	readonly #allowed = new BlockList();
-	readonly #judged = new LRUCache<string, boolean>({max: maxCachedVerdicts});
+	readonly #verdicts = new LRUCache<string, boolean>({max: maxCachedVerdicts});
 	readonly #allowsLocal: boolean;
 
 	constructor({allowCidrs, allowsLocal}: GuardOptions) {
@@ -39,9 +39,9 @@ export class AddressGuard {
 	/** Whether connections to this address are allowed. */
 	allows(address: string): boolean {
 		const isAllowed =
-			this.#judged.get(address) ??
+			this.#verdicts.get(address) ??
 			(isPublicAddress(address) || (isIP(address) !== 0 && this.#allowed.check(address, familyOf(address))));
-		this.#judged.set(address, isAllowed);
+		this.#verdicts.set(address, isAllowed);
 		return isAllowed;
 	}
 
@@ -60,9 +60,9 @@ export class AddressGuard {
 		const isLocal = this.isLocal(url);
 		const problem = isLocal ? null : this.#hostProblem(hostOf(url));
 		const where = this.#allowsLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)';
-		const forLabs = `${where} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
+		const localHint = `${where} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
 		if (url.protocol !== 'https:' && !isLocal) {
-			return `must be an https URL${problem?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
+			return `must be an https URL${problem?.isInternal || isLocalHost(hostOf(url)) ? `: ${localHint}` : ''}`;
 		}
 		if (url.username !== '' || url.password !== '') {
 			return 'must not contain a user name or password';
@@ -70,21 +70,21 @@ export class AddressGuard {
 		if (!isWebhookPort(portOf(url))) {
 			return `must not use port ${url.port}: use 80, 443, or a port above 1023 that no database uses by default`;
 		}
-		return problem?.isLab ? `${problem.text}: ${forLabs}` : (problem?.text ?? null);
+		return problem?.isInternal ? `${problem.text}: ${localHint}` : (problem?.text ?? null);
 	}
 
 	// The URL standard has already normalized unusual spellings of IPv4 addresses (decimal, octal, hex, full-width).
-	#hostProblem(host: string): {readonly text: string; readonly isLab: boolean} | null {
+	#hostProblem(host: string): {readonly text: string; readonly isInternal: boolean} | null {
 		if (isIP(host) !== 0) {
 			return this.allows(host)
 				? null
-				: {text: 'must not name a private, loopback or reserved address', isLab: true};
+				: {text: 'must not name a private, loopback or reserved address', isInternal: true};
 		}
 		if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
-			return {text: 'must not name a local host', isLab: true};
+			return {text: 'must not name a local host', isInternal: true};
 		}
 		const isFull = hostName(host)?.includes('.');
-		return isFull ? null : {text: 'must have a full host name such as shop.example', isLab: false};
+		return isFull ? null : {text: 'must have a full host name such as shop.example', isInternal: false};
 	}
 }
 

@@ -33,7 +33,7 @@ const createEndpointRoute = operationRoute(addEndpoint, {
 	errors: ['unprocessable_entity'],
 	check(input, {webhooks}, caller) {
 		const {url, events} = input as InputOf<typeof addEndpoint.input>;
-		refuseMail(caller, events);
+		checkMailScope(caller, events);
 		checkUrl(webhooks.guard, url);
 	},
 	view: toView,
@@ -73,7 +73,7 @@ const updateEndpointRoute = apiRoute({
 		const {active, ...changes} = body;
 		const endpoint = await visibleEndpoint(parts.reader, caller, id);
 		const {url, events = url === undefined ? [] : endpoint.events} = changes;
-		refuseMail(caller, events);
+		checkMailScope(caller, events);
 		if (url !== undefined) {
 			checkUrl(parts.webhooks.guard, url);
 		}
@@ -147,18 +147,18 @@ function toView(endpoint: Endpoint, {vault, tools}: ApiParts) {
 	return endpointView(endpoint, signingSecret(vault, endpoint), storeTime(tools.clock.now()));
 }
 
-const readsMail = 'received:read';
+const mailScope = 'received:read';
 
 /** Refuses the event `received` for keys without the scope: its payload is the received mail itself. */
-function refuseMail({scopes}: Caller, events: readonly string[]): void {
-	if (events.includes('received') && !scopes.includes(readsMail)) {
-		throw apiError('insufficient_scope', {message: `The event received requires the scope ${readsMail}.`});
+function checkMailScope({scopes}: Caller, events: readonly string[]): void {
+	if (events.includes('received') && !scopes.includes(mailScope)) {
+		throw apiError('insufficient_scope', {message: `The event received requires the scope ${mailScope}.`});
 	}
 }
 
 /** Returns the delivery as the key may see it. Without the scope a received mail is reduced to its id. */
 function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDelivery {
-	if (delivery.eventType !== 'received' || scopes.includes(readsMail)) {
+	if (delivery.eventType !== 'received' || scopes.includes(mailScope)) {
 		return delivery;
 	}
 	const payload = JSON.parse(Buffer.from(delivery.body).toString());

@@ -44,10 +44,10 @@ export const declaredWebhooks = declaration({
 			});
 		},
 		async change({write, context}, {declared: {events, format, retry}, known: {id}, fields}) {
-			const {active, ...others} = fields;
+			const {active, ...changes} = fields;
 			return await write(async trx => {
 				const inTrx = {...context, trx};
-				if (Object.keys(others).length > 0) {
+				if (Object.keys(changes).length > 0) {
 					await performIn(changeEndpoint, inTrx, {id, events, ...defined({format, retry})});
 				}
 				if (active) {

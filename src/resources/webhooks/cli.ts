@@ -12,7 +12,6 @@ import {endpointView} from '../views.ts';
 import {AddressGuard, toGuard} from './address-guard.ts';
 import {chosenEndpoint, deliveriesVerb, replayVerb} from './deliveries-cli.ts';
 import {listenVerb} from './listen-cli.ts';
-import type {PostEnd} from './post.ts';
 import {
 	addEndpoint,
 	checkUrl,
@@ -21,6 +20,7 @@ import {
 	removeEndpoint,
 	rotateSecret,
 	signingSecret,
+	testAdvice,
 } from './rules.ts';
 import {type Endpoint, endpointState, listEndpoints} from './store.ts';
 
@@ -88,13 +88,13 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 				name: 'signing secret',
 				cell: row => json(row).signing_secret ?? `damaged; replace it with mailctl webhook rotate ${row.id}`,
 			},
-			{name: 'old secret until', cell: row => untilOf(json(row).previous_secret_expires_at)},
+			{name: 'old secret until', cell: row => formatExpiry(json(row).previous_secret_expires_at)},
 			{name: 'created', cell: row => shortTime(row.createdAt)},
 		],
 	};
 }
 
-const untilOf = (time: string | null) => (time === null ? undefined : `${shortTime(time)} UTC`);
+const formatExpiry = (time: string | null) => (time === null ? undefined : `${shortTime(time)} UTC`);
 
 async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {
 	session.one(await endpoints(session), endpoint);
@@ -112,24 +112,24 @@ function testVerb(webhook: CliCommand): void {
 				vault: await session.vault(),
 				...session.tools,
 			};
-			const end = await postExample(parts, endpoint);
+			const result = await postExample(parts, endpoint);
 			session.show(
-				{acknowledged: end.error === null, ...end, retryAfterMs: undefined, ms: Math.round(end.ms)},
+				{acknowledged: result.error === null, ...result, retryAfterMs: undefined, ms: Math.round(result.ms)},
 				() =>
 					fields([
-						['response', end.status ?? 'none'],
-						['took', `${Math.round(end.ms)} ms`],
-						['address', end.address],
-						['tls', end.tls],
-						...(end.detail === null ? [] : ([['detail', end.detail]] as const)),
+						['response', result.status ?? 'none'],
+						['took', `${Math.round(result.ms)} ms`],
+						['address', result.address],
+						['tls', result.tls],
+						...(result.detail === null ? [] : ([['detail', result.detail]] as const)),
 					]),
 			);
-			if (end.error !== null) {
-				throw new CliError('unavailable', `${endpoint.url} did not acknowledge it: ${end.error}`, mendOf(end));
+			if (result.error !== null) {
+				throw new CliError(
+					'unavailable',
+					`${endpoint.url} did not acknowledge it: ${result.error}`,
+					testAdvice(endpoint.url, result.status),
+				);
 			}
 		});
-}
-
-function mendOf({status}: PostEnd): string {
-	return status === null ? 'check the URL, its DNS and its certificate' : 'respond with 2xx; see the receiver’s log';
 }

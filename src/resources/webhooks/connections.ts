@@ -90,9 +90,9 @@ export class Connections {
 
 	#forget(connection: Connection): void {
 		if (this.#idle.delete(connection)) {
-			const others = this.#idleByOrigin.get(connection.origin);
-			others?.delete(connection);
-			if (others?.size === 0) {
+			const idle = this.#idleByOrigin.get(connection.origin);
+			idle?.delete(connection);
+			if (idle?.size === 0) {
 				this.#idleByOrigin.delete(connection.origin);
 			}
 		}
@@ -134,7 +134,7 @@ export class Connections {
 				const isReconnect = isUsed;
 				isUsed = true;
 				queueMicrotask(() =>
-					isReconnect ? callback(new PostProblem('it closed the connection'), null) : callback(null, socket),
+					isReconnect ? callback(new PostProblem('the server disconnected'), null) : callback(null, socket),
 				);
 			},
 			pipelining: 1,
@@ -204,7 +204,7 @@ function connect(target: Target, secureContext: SecureContext, limitMs: number):
 		socket.once('error', reject);
 		socket.once('close', () => {
 			clearTimeout(timer);
-			reject(new PostProblem('it closed the connection during the TLS handshake'));
+			reject(new PostProblem('the server closed the connection during the TLS handshake'));
 		});
 	});
 }
@@ -221,21 +221,21 @@ const errorMessages: Readonly<Record<string, string>> = {
 	EHOSTUNREACH: 'the host cannot be reached',
 	ENETUNREACH: 'the network cannot be reached',
 	EADDRNOTAVAIL: 'the host cannot be reached',
-	CERT_HAS_EXPIRED: 'its certificate has expired',
-	CERT_NOT_YET_VALID: 'its certificate is not valid yet',
-	DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
-	SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is from an unknown authority',
+	CERT_HAS_EXPIRED: 'the certificate has expired',
+	CERT_NOT_YET_VALID: 'the certificate is not valid yet',
+	DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
+	SELF_SIGNED_CERT_IN_CHAIN: 'the certificate is from an unknown authority',
 	UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-		'its certificate is from an unknown authority, or an intermediate certificate is missing',
-	UNABLE_TO_GET_ISSUER_CERT: 'its certificate is from an unknown authority',
-	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is from an unknown authority',
-	ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name',
-	ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
-	ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
-	ERR_SSL_UNSUPPORTED_PROTOCOL: 'it does not support a secure TLS version (1.2 or newer)',
-	ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'it does not support a secure TLS version (1.2 or newer)',
-	UND_ERR_SOCKET: 'it closed the connection without a response',
-	UND_ERR_HEADERS_OVERFLOW: 'its response headers exceed 16 KiB',
+		'the certificate is from an unknown authority, or an intermediate certificate is missing',
+	UNABLE_TO_GET_ISSUER_CERT: 'the certificate is from an unknown authority',
+	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate is from an unknown authority',
+	ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host name',
+	ERR_SSL_WRONG_VERSION_NUMBER: 'the server does not support TLS',
+	ERR_SSL_PACKET_LENGTH_TOO_LONG: 'the server does not support TLS',
+	ERR_SSL_UNSUPPORTED_PROTOCOL: 'the server does not support a secure TLS version (1.2 or newer)',
+	ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'the server does not support a secure TLS version (1.2 or newer)',
+	UND_ERR_SOCKET: 'the server closed the connection without a response',
+	UND_ERR_HEADERS_OVERFLOW: 'the response headers exceed 16 KiB',
 };
 
 /** A failure whose message was written for the endpoint's owner and reveals nothing about the internal network. */
@@ -263,7 +263,7 @@ export function toProblem(error: unknown): Problem {
 		.replace(unsafe, ' ')
 		.slice(0, maxDetailLength);
 	if (error instanceof Error && error.name === 'HTTPParserError') {
-		return {error: 'it does not speak HTTP', detail};
+		return {error: 'the server does not support HTTP', detail};
 	}
 	const code = codeOf(error);
 	const known = Object.hasOwn(errorMessages, code) ? errorMessages[code] : undefined;

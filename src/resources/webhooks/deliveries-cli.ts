@@ -52,7 +52,7 @@ const deliveries: Noun<StoredDelivery> = {
 		{title: 'EVENT', name: 'event', cell: row => row.eventType},
 		{title: 'STATUS', name: 'status', cell: row => row.state},
 		{title: 'N', cell: row => row.attempts, right: true},
-		{title: 'LAST', cell: lastOf, cut: true},
+		{title: 'LAST', cell: lastResult, cut: true},
 		{name: 'created', cell: row => shortTime(row.createdAt)},
 		{name: 'next attempt', cell: row => shortTime(row.nextAttemptAt)},
 		{name: 'body', cell: row => Buffer.from(row.body).toString()},
@@ -60,7 +60,7 @@ const deliveries: Noun<StoredDelivery> = {
 };
 
 // Summarizes the last post in one word: the status, or the code at the end of its error.
-function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null {
+function lastResult({lastError, lastStatus}: StoredDelivery): string | number | null {
 	return lastStatus ?? /\((\w+)\)$/.exec(lastError ?? '')?.[1] ?? lastError;
 }
 
@@ -71,7 +71,7 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 			{title: 'UTC', cell: post => shortTime(post.at)},
 			{title: 'N', cell: post => post.n, right: true},
 			{title: 'MS', cell: post => post.ms, right: true},
-			{title: 'RESPONSE', cell: post => post.error ?? `it responded with ${post.status}`},
+			{title: 'RESPONSE', cell: post => post.error ?? `the server responded with ${post.status}`},
 		],
 		posts,
 		session.terminal.width,

@@ -39,7 +39,7 @@ const statesAndAll: readonly Choice[] = [
 	...deliveryStates.map(state => ({value: state, label: state})),
 ];
 
-/** What was posted to an endpoint, which follows what happens, and the replay of many. */
+/** Renders the deliveries to an endpoint, which update live, and the form that replays many of them. */
 export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, {id, events}: Endpoint): Promise<Html> {
 	const to = `/webhooks/${id}`;
 	const after = query.get('after');
@@ -47,8 +47,8 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	const {rows, next} = await scanDeliveries(reader, id, page);
 	const isFiltered = page.state !== undefined || page.since !== undefined;
 	const empty = isFiltered
-		? html`<p>No delivery matches.</p><p><a href="${to}">Show all deliveries</a></p>`
-		: html`<p>Nothing was posted to this endpoint yet.</p><p>Send a test, or a message whose events it gets.</p>`;
+		? html`<p>No matching deliveries.</p><p><a href="${to}">Show all deliveries</a></p>`
+		: html`<p>Nothing has been posted to this endpoint yet.</p><p>Send a test, or a message that causes one of its events.</p>`;
 	const list = html`${table({...deliveryTable(to, now), rows, empty})}${pager(to, query, next)}`;
 	return section(
 		'Deliveries',
@@ -57,19 +57,19 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	);
 }
 
-/** The state that a query or form names. */
+/** Returns the state that a query or form names. */
 export const stateOf = (text: string | null): DeliveryState | undefined => deliveryStates.find(state => state === text);
 
 function replayForm(to: string, events: Endpoint['events']): Html {
 	const fields = join([
 		select({name: 'hours', label: 'Events of', value: '24'}, times),
-		select({name: 'state', label: 'Deliveries that are', value: 'exhausted'}, statesAndAll),
+		select({name: 'state', label: 'Delivery state', value: 'exhausted'}, statesAndAll),
 		select({name: 'event', label: 'Event', value: ''}, [
 			{value: '', label: 'All'},
 			...events.map(event => ({value: event, label: event})),
 		]),
 	]);
-	return html`<div class="stack"><p>They are posted again, each up to five times. They keep their ids, so your program can tell which it has seen.</p>${act(
+	return html`<div class="stack"><p>Each delivery is posted again, with up to five attempts. Its id does not change, so your program can recognize events that it has already processed.</p>${act(
 		{
 			to: `${to}/replay`,
 			label: 'Replay',
@@ -82,17 +82,17 @@ function replayForm(to: string, events: Endpoint['events']): Html {
 export function deliveryPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
-	/** The one that a path names, below its endpoint. */
-	async function chosen({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
+	/** Reads the delivery that the path names below its endpoint. */
+	async function find({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
 		const delivery = isId('whd', id) ? await findDelivery(reader, workspace.id, id) : undefined;
 		return delivery?.endpointId === endpoint ? delivery : noDelivery(id);
 	}
 
 	async function show(visit: Visit): Promise<Answer> {
 		const {may, now} = visit;
-		const delivery = await chosen(visit);
+		const delivery = await find(visit);
 		const {id, endpointId, messageId, eventType, state, nextAttemptAt, createdAt} = delivery;
-		const {subject, mail} = aboutOf(delivery);
+		const {subject, receivedId} = readSubject(delivery);
 		const to = `/webhooks/${endpointId}`;
 		return {
 			kind: 'page',
@@ -106,7 +106,7 @@ export function deliveryPages(parts: DashboardParts): readonly Route[] {
 					['State', deliveryBadge(state)],
 					['Next attempt', nextAttemptAt && time(nextAttemptAt, now)],
 					['Message', messageId && html`<a href="/messages/${messageId}">${code(messageId)}</a>`],
-					['Received mail', mail && html`<a href="/received/${mail}">${code(mail)}</a>`],
+					['Received message', receivedId && html`<a href="/received/${receivedId}">${code(receivedId)}</a>`],
 					['Endpoint', html`<a href="${to}">${code(endpointId)}</a>`],
 					['Id', code(id)],
 					['Created', time(createdAt, now)],
@@ -117,7 +117,7 @@ export function deliveryPages(parts: DashboardParts): readonly Route[] {
 
 	function replayed({id, endpointId}: StoredDelivery): Answer {
 		parts.webhooks.reportDue([endpointId]);
-		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'It is posted again now.');
+		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'The delivery is being posted again.');
 	}
 
 	const path = '/webhooks/:id/deliveries/:delivery';
@@ -125,7 +125,7 @@ export function deliveryPages(parts: DashboardParts): readonly Route[] {
 	return [
 		page(path, show),
 		form(replay, `${path}/replay`, replayed, {
-			before: async visit => void (await chosen(visit)),
+			before: async visit => void (await find(visit)),
 			read: ({params: {delivery = ''}}) => ({id: delivery}),
 		}),
 	];
@@ -135,32 +135,32 @@ function attempts(posts: readonly StoredPost[], now: number): Html {
 	return table<StoredPost>({
 		label: 'Attempts',
 		columns: [
-			{title: 'When', cell: ({at}) => time(at, now)},
-			{title: 'Answer', cell: ({status, error}) => answerText(status, error)},
-			{title: 'Response', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
-			{title: 'Took', cell: ({ms}) => `${count(ms)} ms`, right: true},
+			{title: 'Time', cell: ({at}) => time(at, now)},
+			{title: 'Result', cell: ({status, error}) => answerText(status, error)},
+			{title: 'Response body', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
+			{title: 'Duration', cell: ({ms}) => `${count(ms)} ms`, right: true},
 		],
 		rows: posts.toReversed(),
-		empty: html`<p>It was not posted yet.</p>`,
+		empty: html`<p>No attempts yet.</p>`,
 	});
 }
 
-/** The JSON in lines; the request has it in one. */
+/** Formats the JSON body with line breaks. The request has it in one line. */
 function bodyText({body}: StoredDelivery): string {
 	const lines = JSON.stringify(JSON.parse(Buffer.from(body).toString()), null, 2).split('\n');
 	return lines.map(plainName).join('\n');
 }
 
-/** How deliveries of an endpoint are listed. */
+/** The columns of the list of deliveries. */
 function deliveryTable(to: string, now: number): Omit<Table<StoredDelivery>, 'rows' | 'empty'> {
 	return {
 		label: 'Deliveries',
 		link: ({id}) => `${to}/deliveries/${id}`,
 		columns: [
-			{title: 'About', cell: row => name(aboutOf(row).subject), cut: true},
+			{title: 'About', cell: row => name(readSubject(row).subject), cut: true},
 			{title: 'Event', cell: ({eventType}) => eventType},
 			{title: 'State', cell: ({state}) => deliveryBadge(state)},
-			{title: 'Answer', cell: lastAnswer, cut: true, wide: true},
+			{title: 'Last result', cell: lastAnswer, cut: true, wide: true},
 			{title: 'Attempts', cell: ({attempts}) => count(attempts), right: true, wide: true},
 			{title: 'Created', cell: row => time(row.createdAt, now), right: true, wide: true},
 		],
@@ -176,23 +176,23 @@ const tones: Readonly<Record<DeliveryState, Tone>> = {
 
 export const deliveryBadge = (state: DeliveryState): Html => badge(state, tones[state]);
 
-/** What came back at the last attempt. */
+/** Renders the result of the last attempt. */
 export function lastAnswer({lastStatus, lastError}: Pick<StoredDelivery, 'lastStatus' | 'lastError'>): Html {
 	return lastStatus === null && lastError === null
-		? html`<span class="soft">not asked yet</span>`
+		? html`<span class="soft">no attempt yet</span>`
 		: html`${answerText(lastStatus, lastError)}`;
 }
 
-/** The status, or why it is missing. */
+/** Formats the status of a response, or the reason why there was none. */
 export const answerText = (status: number | null, error: string | null): string =>
-	status === null ? (error ?? 'no answer') : `answered ${status}`;
+	status === null ? (error ?? 'no response') : `responded with ${status}`;
 
-/** Whom or what the event is about: the body is ours (`webhookBody`). A mail that came in has its sender alone. */
-function aboutOf({eventType, body}: StoredDelivery) {
+/** Returns what the event is about, from the body that `webhookBody` wrote: for a received message, its sender. */
+function readSubject({eventType, body}: StoredDelivery) {
 	const {recipient, detail = {}} = JSON.parse(Buffer.from(body).toString()) as {
 		readonly recipient: string | null;
 		readonly detail?: Readonly<Partial<Record<'id' | 'from' | 'envelope_from' | 'domain' | 'host', string | null>>>;
 	};
 	const subject = recipient || detail.from || detail.envelope_from || detail.domain || detail.host || 'no recipient';
-	return {subject, mail: (eventType === 'received' && detail.id) || null};
+	return {subject, receivedId: (eventType === 'received' && detail.id) || null};
 }

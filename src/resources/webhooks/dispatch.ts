@@ -32,9 +32,9 @@ type DispatcherOptions = EndpointQueuesOptions &
 
 /** How precisely waiting deliveries come due, in milliseconds. */
 const tickMs = 100;
-const ourProblem: PostEnd = {
+const internalError: PostEnd = {
 	status: null,
-	error: 'an internal error of this server',
+	error: 'an internal error in mailctl',
 	detail: null,
 	answer: null,
 	address: null,
@@ -162,9 +162,9 @@ export class WebhookDispatcher {
 	/** Returns `false` if the store could not be written. Then nothing has changed. */
 	async #runBatch(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
 		const now = this.#options.clock.now();
-		let turned: Turned;
+		let result: Turned;
 		try {
-			turned = await this.#options.writer.submit(this.#turnWrite, {
+			result = await this.#options.writer.submit(this.#turnWrite, {
 				boot: this.#options.boot,
 				...endsOf(attempted),
 				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
@@ -180,10 +180,10 @@ export class WebhookDispatcher {
 			}
 			return false;
 		}
-		for (const one of attempted) {
-			this.#conclude(one, turned.moved.has(one.delivery.id));
+		for (const attempt of attempted) {
+			this.#conclude(attempt, result.moved.has(attempt.delivery.id));
 		}
-		this.#begin(permits, turned);
+		this.#begin(permits, result);
 		return true;
 	}
 
@@ -197,16 +197,17 @@ export class WebhookDispatcher {
 	}
 
 	#begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
-		const fresh = new Map<string, ClaimedDelivery[]>();
+		const claimedByEndpoint = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
 			if (this.#held.take(claimName(delivery))) {
-				fresh.set(delivery.endpointId, [...(fresh.get(delivery.endpointId) ?? []), delivery]);
+				const claimed = claimedByEndpoint.get(delivery.endpointId) ?? [];
+				claimedByEndpoint.set(delivery.endpointId, [...claimed, delivery]);
 			}
 		}
 		const when = this.#moment();
 		for (const permit of permits) {
 			const {endpointId} = permit.endpoint;
-			const claimed = fresh.get(endpointId) ?? [];
+			const claimed = claimedByEndpoint.get(endpointId) ?? [];
 			const due = nextDue.get(endpointId);
 			this.#start(
 				this.#endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when),
@@ -224,7 +225,7 @@ export class WebhookDispatcher {
 	async #attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await this.#options.post(delivery).catch(error => {
 			this.#options.observer.webhookProblem(error);
-			return ourProblem;
+			return internalError;
 		});
 		const when = this.#moment();
 		const isAcknowledged = end !== null && end.error === null;
@@ -232,7 +233,7 @@ export class WebhookDispatcher {
 		const after =
 			end === null
 				? putOff(delivery.attempts, when.now, backoffMs)
-				: afterAttempt(delivery.attempts, isAcknowledged, when.now, backoffMs, longOf(delivery, end, began));
+				: afterAttempt(delivery.attempts, isAcknowledged, when.now, backoffMs, longRetry(delivery, end, began));
 		const wasFailing = this.#endpoints.isFailing(delivery.endpointId);
 		if (after.disables !== undefined) {
 			this.#endpoints.recall(when);
@@ -244,7 +245,7 @@ export class WebhookDispatcher {
 	}
 }
 
-function longOf({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
+function longRetry({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
 	const firstAt = Date.parse(delivery.firstAt ?? storeTime(began));
 	return retry === 'long' ? {firstAt, failingSince: delivery.failingSince, status, retryAfterMs} : null;
 }

@@ -19,22 +19,23 @@ import {
 	replaySince,
 	rotateSecret,
 	signingSecret,
+	testAdvice,
 } from './rules.ts';
 import {type Endpoint, endpointState} from './store.ts';
 
-/** Tests of one workspace, at once. */
+/** The maximum number of concurrent tests per workspace. */
 const maxTests = 4;
 
-/** The page of an endpoint: how it does, what was posted to it, its signing secret. */
+/** The pages of an endpoint: its state, its deliveries and its signing secret. */
 export function endpointPages(parts: DashboardParts): readonly Route[] {
 	const {reader, vault, webhooks} = parts;
 	const seats = new Seats(maxTests);
-	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
+	const findChosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
-	/** `tested`: the result of a test. */
-	async function show(visit: Visit, problem: string | null = null, tested: Html | null = null): Promise<Answer> {
+	/** Renders the page, with the result of a test if there is one. */
+	async function show(visit: Visit, problem: string | null = null, testResult: Html | null = null): Promise<Answer> {
 		const {may, now} = visit;
-		const endpoint = await chosen(visit);
+		const endpoint = await findChosen(visit);
 		const {id, url, events, format, retry, mode, failingSince, createdAt} = endpoint;
 		const isDamaged = signingSecret(vault, endpoint) === null;
 		return {
@@ -47,13 +48,13 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 				...(may('admin') ? adminActions(visit, endpoint, problem !== null) : []),
 			]),
 			content: join([
-				...(tested ? [tested] : []),
+				...(testResult ? [testResult] : []),
 				live(
 					'state',
 					`/webhooks/${id}`,
 					join([
 						...(isDamaged ? [notice(damagedText)] : []),
-						...(endpointState(endpoint) === 'failing' && !tested ? [notice(failingText)] : []),
+						...(endpointState(endpoint) === 'failing' && !testResult ? [notice(failingText)] : []),
 						html`<div class="card">${facts([
 							['State', endpointBadge(endpoint, isDamaged)],
 							['Failing since', failingSince && time(failingSince, now)],
@@ -61,7 +62,7 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 							['Format', format],
 							['Retry', retry],
 							['Disabled by mailctl', endpoint.disabledReason],
-							['Mail', mode === 'test' ? 'test mail alone' : null],
+							['Messages', mode === 'test' ? 'test messages only' : null],
 							['Added', time(createdAt, now)],
 						])}</div>`,
 					]),
@@ -76,27 +77,27 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function test(visit: Visit): Promise<Answer> {
-		const endpoint = await chosen(visit);
+		const endpoint = await findChosen(visit);
 		if (signingSecret(vault, endpoint) === null) {
 			wrong(damagedText);
 		}
-		const leave = seats.take(endpoint.workspaceId);
-		if (leave === undefined) {
-			wrong('Other tests of this workspace are under way. Try again in a moment.');
+		const release = seats.take(endpoint.workspaceId);
+		if (release === undefined) {
+			wrong('Other tests of this workspace are running. Try again in a moment.');
 		}
-		const {status, error, ms} = await webhooks.postExample(endpoint).finally(leave);
-		const said = `${answerText(status, error)} after ${Math.round(ms)} ms`;
-		const tested =
+		const {status, error, ms} = await webhooks.postExample(endpoint).finally(release);
+		const outcome = `${answerText(status, error)} after ${Math.round(ms)} ms`;
+		const testResult =
 			error === null
-				? html`<p class="notice good" role="status">The test event was acknowledged: the endpoint ${said}.</p>`
+				? html`<p class="notice good" role="status">The test event was acknowledged: the endpoint ${outcome}.</p>`
 				: html`<p class="notice bad" role="alert">The test event was not acknowledged: ${
-						status === null ? said : `the endpoint ${said}`
-					}. ${status === null ? 'Check the URL, its DNS and its certificate.' : 'It should answer 2xx: see the log of your program.'}</p>`;
-		return await show(visit, null, tested);
+						status === null ? outcome : `the endpoint ${outcome}`
+					}. What to do: ${testAdvice(endpoint.url, status)}.</p>`;
+		return await show(visit, null, testResult);
 	}
 
 	function readReplay({form, now, params: {id = ''}}: Visit): InputOf<typeof replaySince.input> {
-		const since = sinceOf(form.get('hours'), now) ?? wrong('Choose since when deliveries are replayed.');
+		const since = sinceOf(form.get('hours'), now) ?? wrong('Choose how far back to replay deliveries.');
 		const event = webhookEventTypes.find(type => type === form.get('event'));
 		const status = stateOf(form.get('state'));
 		return {endpoint: id, since, ...(event && {event}), ...(status && {status})};
@@ -104,14 +105,14 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 
 	function replayed(n: number, {params: {id = ''}}: Visit): Answer {
 		webhooks.reportDue([id]);
-		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(n)}.`);
+		return go(`/webhooks/${id}`, `Deliveries being posted again: ${count(n)}.`);
 	}
 
 	async function secretPage(visit: Visit): Promise<Answer> {
-		const endpoint = await chosen(visit);
+		const endpoint = await findChosen(visit);
 		const {id, url} = endpoint;
 		const secret = signingSecret(vault, endpoint);
-		const until = oldSecretEnds(endpoint, visit.now);
+		const until = oldSecretExpiry(endpoint, visit.now);
 		return {
 			kind: 'page',
 			place: 'webhooks',
@@ -119,52 +120,52 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 			content: facts([
 				['Secret', secret === null ? damagedText : copyable(secret, 'the secret')],
 				['Endpoint', html`<a href="/webhooks/${id}">${url}</a>`],
-				['Old secret ends', until && time(until, visit.now)],
+				['Old secret expires', until && time(until, visit.now)],
 			]),
 		};
 	}
 
 	const path = '/webhooks/:id';
 	const to =
-		(said: string) =>
+		(notice: string) =>
 		(_result: unknown, {params}: Visit) =>
-			go(`/webhooks/${params.id}`, said);
+			go(`/webhooks/${params.id}`, notice);
 	const form = operationForms(parts, {path, show});
 	return [
 		page(path, show),
 		pageForms(show)(`${path}/test`, 'operator', test),
-		form(changeEndpoint, `${path}/change`, to('The endpoint is changed.'), {
+		form(changeEndpoint, `${path}/change`, to('Endpoint changed.'), {
 			read: visit => ({...readEndpoint(visit, webhooks.guard), id: visit.params.id ?? ''}),
 		}),
-		form(enableEndpoint, `${path}/enable`, to('The endpoint gets events again, also those that waited.')),
-		form(disableEndpoint, `${path}/disable`, to('The endpoint gets no events.')),
-		form(removeEndpoint, `${path}/remove`, () => go('/webhooks', 'The endpoint is removed.'), {
+		form(enableEndpoint, `${path}/enable`, to('Endpoint enabled. Pending events are being posted.')),
+		form(disableEndpoint, `${path}/disable`, to('Endpoint disabled. It receives no events.')),
+		form(removeEndpoint, `${path}/remove`, () => go('/webhooks', 'Endpoint removed.'), {
 			before: async visit =>
 				checkTyped(visit, 'remove', 'Nothing was removed: type remove to remove the endpoint.'),
 		}),
 		form(replaySince, `${path}/replay`, replayed, {read: readReplay}),
 		{method: 'GET', path: `${path}/secret`, role: 'admin', fresh: true, answer: secretPage},
 		form(rotateSecret, `${path}/rotate`, ({id}) =>
-			go(`/webhooks/${id}/secret`, 'The endpoint has a new secret. Give it to your program now.'),
+			go(`/webhooks/${id}/secret`, 'The endpoint has a new secret. Configure your program to use it now.'),
 		),
 	];
 }
 
 const failingText =
-	'The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.';
-const damagedText = 'What is stored is damaged, so nothing is posted. Rotate the secret.';
+	'The last attempt failed. Each delivery has five attempts. Once your program works again, replay the exhausted ones.';
+const damagedText = 'The stored secret is damaged, so nothing is posted. Rotate the secret.';
 const notice = (text: string): Html => html`<p class="notice warn">${text}</p>`;
 
-function adminActions(visit: Visit, endpoint: Endpoint, isWrong: boolean): Html[] {
+function adminActions(visit: Visit, endpoint: Endpoint, hasProblem: boolean): Html[] {
 	const {id, disabledAt} = endpoint;
 	return [
-		...(isWrong ? [] : [opened('Change', html`<div class="stack">${changeForm(visit, endpoint)}</div>`)]),
+		...(hasProblem ? [] : [opened('Change', html`<div class="stack">${changeForm(visit, endpoint)}</div>`)]),
 		disabledAt === null
 			? act({to: `/webhooks/${id}/disable`, label: 'Disable', look: 'quiet'})
 			: act({to: `/webhooks/${id}/enable`, label: 'Enable', look: 'quiet'}),
 		opened(
 			'Remove',
-			html`<p>Its deliveries go too, and nothing more is posted to it.</p>${act({
+			html`<p>Its deliveries are removed as well, and nothing more is posted to it.</p>${act({
 				to: `/webhooks/${id}/remove`,
 				label: 'Remove the endpoint',
 				look: 'danger',
@@ -179,26 +180,26 @@ function changeForm({form}: Visit, endpoint: Endpoint): Html {
 }
 
 const overlaps = [
-	{value: '0', label: 'ends at once'},
-	{value: '1h', label: 'signs for 1 hour more'},
-	{value: '24h', label: 'signs for 24 hours more'},
-	{value: '7d', label: 'signs for 7 days more'},
-	{value: '30d', label: 'signs for 30 days more'},
+	{value: '0', label: 'expires now'},
+	{value: '1h', label: 'expires in 1 hour'},
+	{value: '24h', label: 'expires in 24 hours'},
+	{value: '7d', label: 'expires in 7 days'},
+	{value: '30d', label: 'expires in 30 days'},
 ];
 
-/** The secret itself has a page of its own, which needs a log-in of the last minutes. */
+/** The secret itself has a separate page, which requires a recent sign-in. */
 function secretSection({now}: Visit, endpoint: Endpoint): Html {
 	const {id} = endpoint;
-	const until = oldSecretEnds(endpoint, now);
+	const until = oldSecretExpiry(endpoint, now);
 	const fields = select({name: 'overlap', label: 'The old secret', value: '24h'}, overlaps);
-	const content = html`<p class="soft">Your program checks with it that a request is ours.${
-		until && html` The old secret ends ${time(until, now)}.`
+	const content = html`<p class="soft">Your program uses it to verify that requests come from mailctl.${
+		until && html` The old secret expires ${time(until, now)}.`
 	}</p>`;
-	const rotation = opened('Rotate', act({to: `/webhooks/${id}/rotate`, label: 'Make a new secret', fields}));
+	const rotation = opened('Rotate', act({to: `/webhooks/${id}/rotate`, label: 'Create a new secret', fields}));
 	const actions = html`<div class="actions"><a class="button" href="/webhooks/${id}/secret">Show</a>${rotation}</div>`;
 	return section('Signing secret', content, actions);
 }
 
-/** Null: only the present secret signs. */
-const oldSecretEnds = ({previousUntil}: Endpoint, now: number): string | null =>
+/** Returns when the old secret stops signing, or `null` if only the current one signs. */
+const oldSecretExpiry = ({previousUntil}: Endpoint, now: number): string | null =>
 	previousUntil !== null && previousUntil > storeTime(now) ? previousUntil : null;

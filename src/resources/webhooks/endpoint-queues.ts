@@ -5,19 +5,19 @@ type EndpointQueue<Item> = {
 	readonly endpointId: string;
 	/** When each attempt in progress started, in monotonic milliseconds. */
 	readonly begun: number[];
-	/** Slots granted, but not used yet. */
+	/** The number of slots granted, but not used yet. */
 	granted: number;
-	/** Claimed beyond its slots, in order. Each starts when an attempt finishes. Only prompt endpoints have any. */
+	/** Claimed beyond its slots, in order. Each starts when an attempt ends. Only prompt endpoints have any. */
 	ahead: Item[];
 	/** Deliveries waiting in memory were returned to the store after the last grant. */
 	hasReturned: boolean;
 	/** When something is due (wall clock), or `null` if nothing is known to be. */
 	due: number | null;
-	/** Something came due during the store's query, so its result may be outdated. */
+	/** Whether something came due during the store's query, so that its result may be outdated. */
 	wasWoken: boolean;
-	/** From a failure until the next success, only one attempt is made at a time. */
+	/** Whether the last attempt failed. Until the next success, only one attempt is made at a time. */
 	isFailing: boolean;
-	/** Its last attempt succeeded quickly, and none in progress is slow. */
+	/** Whether its last attempt succeeded quickly, and none in progress is slow. */
 	isPrompt: boolean;
 	/** When an attempt last started or finished, in monotonic milliseconds. */
 	usedAt: number;
@@ -59,12 +59,12 @@ export class EndpointQueues<Item> {
 	readonly #endpoints = new Map<string, EndpointQueue<Item>>();
 	/** Endpoints with something due and capacity of their own, in the order of their turns. */
 	readonly #ready = new Set<EndpointQueue<Item>>();
-	/** Claimed ahead, but not to be started. */
+	/** Deliveries that were claimed ahead, but must not start. */
 	#returned: Item[] = [];
 	#recalls = 0;
 	#inFlight = 0;
 	#unproven = 0;
-	/** Claimed ahead, or granted to be. */
+	/** The number of deliveries claimed ahead, or granted to be. */
 	#ahead = 0;
 
 	constructor({perEndpoint, total}: EndpointQueuesOptions) {
@@ -95,7 +95,7 @@ export class EndpointQueues<Item> {
 				});
 			}
 			this.#enlist(endpoint, now);
-			if (endpoint.due === null && held(endpoint) === 0 && monotonic - endpoint.usedAt > rememberedMs) {
+			if (endpoint.due === null && usedSlots(endpoint) === 0 && monotonic - endpoint.usedAt > rememberedMs) {
 				this.#endpoints.delete(endpoint.endpointId);
 			}
 		}
@@ -108,22 +108,22 @@ export class EndpointQueues<Item> {
 		const waiting = [...this.#ready].filter(endpoint => this.#isWaiting(endpoint));
 		const mayKeep = this.#total - this.#inFlight >= waiting.length;
 		for (const endpoint of [...this.#ready]) {
-			const left = this.#total - this.#inFlight;
+			const free = this.#total - this.#inFlight;
 			// If capacity is scarce, a turn is a single slot, so that every endpoint gets one.
-			const share = Math.min(this.#room(endpoint), left, Math.max(1, Math.floor(left / this.#ready.size)));
+			const share = Math.min(this.#room(endpoint), free, Math.max(1, Math.floor(free / this.#ready.size)));
 			const places = Math.max(0, endpoint.isPrompt ? share : Math.min(share, this.#maxUnproven - this.#unproven));
 			// A waiting delivery needs an attempt before it, whose slot it takes over.
-			const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
-			const more = hasPlace ? Math.min(this.#roomAhead(endpoint), this.#total - this.#ahead) : 0;
-			if (places + more > 0) {
+			const hasPlace = places > 0 || (mayKeep && usedSlots(endpoint) > 0);
+			const ahead = hasPlace ? Math.min(this.#roomAhead(endpoint), this.#total - this.#ahead) : 0;
+			if (places + ahead > 0) {
 				this.#ready.delete(endpoint);
 				endpoint.wasWoken = false;
 				endpoint.hasReturned = false;
-				this.#ahead += more;
+				this.#ahead += ahead;
 				this.#change(endpoint, () => {
 					endpoint.granted += places;
 				});
-				permits.push({endpoint, places, limit: places + more, recalls: this.#recalls});
+				permits.push({endpoint, places, limit: places + ahead, recalls: this.#recalls});
 			}
 		}
 		return permits;
@@ -143,13 +143,13 @@ export class EndpointQueues<Item> {
 		endpoint.ahead.push(...items);
 		const max = endpoint.isPrompt && !isRecalled ? this.#perEndpoint : places;
 		// Returned deliveries are due before these.
-		const begin = endpoint.hasReturned ? [] : this.#next(endpoint, max, at.monotonic);
+		const started = endpoint.hasReturned ? [] : this.#next(endpoint, max, at.monotonic);
 		endpoint.due = endpoint.wasWoken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
-		if (isRecalled || endpoint.hasReturned || held(endpoint) === 0) {
+		if (isRecalled || endpoint.hasReturned || usedSlots(endpoint) === 0) {
 			this.#giveBack(endpoint, at.now);
 		}
 		this.#enlist(endpoint, at.now);
-		return begin;
+		return started;
 	}
 
 	/** Whether the endpoint's last known attempt failed. */
@@ -167,12 +167,12 @@ export class EndpointQueues<Item> {
 		});
 		endpoint.isFailing = !isAcknowledged;
 		const max = endpoint.isPrompt ? this.#perEndpoint : this.#maxUnproven - this.#unproven;
-		const begin = this.#next(endpoint, max, monotonic);
-		if (held(endpoint) === 0) {
+		const started = this.#next(endpoint, max, monotonic);
+		if (usedSlots(endpoint) === 0) {
 			this.#giveBack(endpoint, now);
 		}
 		this.#enlist(endpoint, now);
-		return begin;
+		return started;
 	}
 
 	/** Returns all waiting deliveries to the store, including those just being claimed to wait. */
@@ -199,19 +199,19 @@ export class EndpointQueues<Item> {
 		if (known) {
 			return known;
 		}
-		const fresh = {due: null, wasWoken: false, isFailing: false, isPrompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], hasReturned: false, ...fresh};
+		const state = {due: null, wasWoken: false, isFailing: false, isPrompt: false, usedAt: Number.POSITIVE_INFINITY};
+		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], hasReturned: false, ...state};
 		this.#endpoints.set(endpointId, endpoint);
 		return endpoint;
 	}
 
 	/** Changes an endpoint's slots or whether it is prompt, and updates the totals. */
 	#change(endpoint: EndpointQueue<Item>, apply: () => void): void {
-		this.#inFlight -= held(endpoint);
-		this.#unproven -= endpoint.isPrompt ? 0 : held(endpoint);
+		this.#inFlight -= usedSlots(endpoint);
+		this.#unproven -= endpoint.isPrompt ? 0 : usedSlots(endpoint);
 		apply();
-		this.#inFlight += held(endpoint);
-		this.#unproven += endpoint.isPrompt ? 0 : held(endpoint);
+		this.#inFlight += usedSlots(endpoint);
+		this.#unproven += endpoint.isPrompt ? 0 : usedSlots(endpoint);
 	}
 
 	/** Returns an endpoint's waiting deliveries to the store. */
@@ -250,7 +250,7 @@ export class EndpointQueues<Item> {
 	}
 
 	#room(endpoint: EndpointQueue<Item>): number {
-		return (endpoint.isFailing ? 1 : this.#perEndpoint) - held(endpoint);
+		return (endpoint.isFailing ? 1 : this.#perEndpoint) - usedSlots(endpoint);
 	}
 
 	/** Whether the endpoint lacks only a slot. */
@@ -269,6 +269,6 @@ export class EndpointQueues<Item> {
 	}
 }
 
-function held({begun, granted}: EndpointQueue<unknown>): number {
+function usedSlots({begun, granted}: EndpointQueue<unknown>): number {
 	return begun.length + granted;
 }

@@ -98,7 +98,7 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	const {id, eventType, messageId, body, createdAt} = delivery;
 	const signing = {secret, next: null};
 	const timeout = AbortSignal.timeout(session.settings().webhookTimeout);
-	const posted = await fetch(forwardTo, {
+	const result = await fetch(forwardTo, {
 		method: 'POST',
 		headers: postHeaders({id, signing, body}, `mailctl/${version()}`, session.tools.clock.now()),
 		body,
@@ -107,21 +107,22 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	}).then(
 		async response => {
 			await response.body?.cancel();
-			return {status: response.status, error: response.ok ? null : `it responded with ${response.status}`};
+			const {status, ok} = response;
+			return {status, error: ok ? null : `the server responded with ${status}`};
 		},
-		(problem: Error) => ({
+		(error: Error) => ({
 			status: null,
-			error: timeout.aborted ? 'no response in time' : toProblem(problem.cause ?? problem).error,
+			error: timeout.aborted ? 'no response in time' : toProblem(error.cause ?? error).error,
 		}),
 	);
-	if (stop.aborted && posted.status === null) {
+	if (stop.aborted && result.status === null) {
 		return;
 	}
 	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string | null};
-	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
+	session.show({id, type: eventType, message_id: messageId, recipient, ...result}, () => [
 		// Long values come last, so that the columns before them stay aligned.
-		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(maxType)}  ${posted.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
-		...(posted.status === null ? [`          ${posted.error}`] : []),
+		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(maxType)}  ${result.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
+		...(result.status === null ? [`          ${result.error}`] : []),
 	]);
 }
 

@@ -16,7 +16,7 @@ import {type Endpoint, endpointState, findEndpoint, findNewest, listEndpoints, t
 
 type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
 
-/** The endpoints of a workspace with how each is doing, and a form that adds one. */
+/** The endpoints of a workspace with their states, and a form that adds one. */
 export function endpointListPages(parts: DashboardParts): readonly Route[] {
 	const {reader, vault} = parts;
 
@@ -33,7 +33,7 @@ export function endpointListPages(parts: DashboardParts): readonly Route[] {
 				isDamaged: signingSecret(vault, endpoint) === null,
 			}),
 		);
-		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
+		const showsForm = may('admin') && (rows.length === 0 || problem !== null);
 		const addForm = endpointForm('/webhooks', 'Add the endpoint', form);
 		return {
 			kind: 'page',
@@ -41,33 +41,33 @@ export function endpointListPages(parts: DashboardParts): readonly Route[] {
 			title: 'Webhooks',
 			problem,
 			...(may('admin') &&
-				!asksForOne && {actions: opened('Add an endpoint', html`<div class="stack">${addForm}</div>`)}),
+				!showsForm && {actions: opened('Add an endpoint', html`<div class="stack">${addForm}</div>`)}),
 			content: join([
-				...(asksForOne
+				...(showsForm
 					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm}</div>`]
 					: []),
-				...(asksForOne && rows.length === 0 ? [] : [live('endpoints', '/webhooks', endpointTable(rows, now))]),
+				...(showsForm && rows.length === 0 ? [] : [live('endpoints', '/webhooks', endpointTable(rows, now))]),
 			]),
 		};
 	}
 
 	const form = operationForms(parts, {path: '/webhooks', show: list});
-	const said = 'The endpoint is added. Give its signing secret to your program, then send a test.';
+	const notice = 'Endpoint added. Configure its signing secret in your program, then send a test.';
 	return [
 		page('/webhooks', list),
-		form(addEndpoint, '/webhooks', ({id}) => go(`/webhooks/${id}`, said), {
+		form(addEndpoint, '/webhooks', ({id}) => go(`/webhooks/${id}`, notice), {
 			read: visit => readEndpoint(visit, parts.webhooks.guard),
 		}),
 	];
 }
 
-/** The one that a path names. */
+/** Reads the endpoint that the path names. */
 export async function chosenEndpoint(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Endpoint> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, workspace.id, id) : undefined;
 	return endpoint ?? noEndpoint(id);
 }
 
-const welcome = html`<p>No endpoints yet. An endpoint is a URL of your program: what happens to your mail is posted to it.</p>`;
+const welcome = html`<p>No endpoints yet. An endpoint is a URL of your program. The events of your messages are posted to it.</p>`;
 
 function endpointTable(rows: readonly Row[], now: number): Html {
 	return table<Row>({
@@ -89,7 +89,7 @@ function endpointTable(rows: readonly Row[], now: number): Html {
 			{title: 'Added', cell: row => time(row.createdAt, now), right: true, wide: true},
 		],
 		rows,
-		empty: html`<p>No endpoints yet.</p><p>An admin adds the URL that events are posted to.</p>`,
+		empty: html`<p>No endpoints yet.</p><p>An admin can add the URL that events are posted to.</p>`,
 	});
 }
 
@@ -108,12 +108,12 @@ type EndpointInput = InputOf<typeof addEndpoint.input>;
 
 const fields = listFields(addEndpoint.input);
 
-/** Asks for an endpoint's URL, its events and their form. */
+/** The form for an endpoint: its URL, its events and their format. */
 export function endpointForm(to: string, label: string, typed: URLSearchParams, values: object = {}): Html {
 	return act({to, label, fields: fieldInputs(fields, {values, typed})});
 }
 
-/** Reads what was entered into the form. Throws `Refused` if it is not valid. */
+/** Reads the form. Throws `Refused` if it is not valid. */
 export function readEndpoint({form}: Visit, guard: AddressGuard): EndpointInput {
 	const input = readFields<EndpointInput>(fields, form);
 	checkUrl(guard, input.url);

@@ -24,7 +24,7 @@ export type Post = {
 export type PostEnd = {
 	/** The status of the endpoint's response, or `null` if there was none. */
 	readonly status: number | null;
-	/** Why it failed, in plain words for the endpoint's owner, or `null` if it was acknowledged (2xx). */
+	/** Why it failed, for the endpoint's owner, or `null` if it was acknowledged (2xx). */
 	readonly error: string | null;
 	/** More about the failure, only for the operator because it may name addresses. */
 	readonly detail: string | null;
@@ -49,7 +49,7 @@ type PosterOptions = {
 };
 
 /** A parsed URL whose host has not been looked up yet. */
-type Place = Omit<Target, 'addresses'> & {readonly path: string};
+type ParsedUrl = Omit<Target, 'addresses'> & {readonly path: string};
 
 const maxConnectMs = 5000;
 const maxCachedUrls = 1000;
@@ -58,7 +58,7 @@ const maxCachedUrls = 1000;
 export class Poster {
 	readonly #options: PosterOptions;
 	/** Parsed URLs that the guard has accepted. */
-	readonly #places = new LRUCache<string, Place>({max: maxCachedUrls});
+	readonly #urls = new LRUCache<string, ParsedUrl>({max: maxCachedUrls});
 	readonly #connectMs: number;
 
 	constructor(options: PosterOptions) {
@@ -87,30 +87,30 @@ export class Poster {
 
 	async #attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
 		const {connections, clock} = this.#options;
-		const place = this.#placeOf(post.url);
+		const url = this.#parseUrl(post.url);
 		const target = await inTime(
 			this.#connectMs,
 			() => new PostProblem('the DNS lookup timed out'),
-			() => this.#targetOf(place),
+			() => this.#resolve(url),
 		);
 		const idle = await connections.take(target);
 		if (idle) {
-			const answered = await this.#send(idle, place, post, deadline);
-			// The remote end may just have closed the idle connection, which says nothing about the endpoint, so open a
-			// new one.
-			if (answered.ok || answered.isLate) {
-				return this.#endOf(idle, answered);
+			const exchanged = await this.#send(idle, url, post, deadline);
+			// The remote end may just have closed the idle connection, which says nothing about the endpoint. A new one
+			// is opened.
+			if (exchanged.ok || exchanged.isLate) {
+				return this.#endOf(idle, exchanged);
 			}
 		}
 		const limit = Math.max(0, Math.min(this.#connectMs, deadline - clock.monotonic()));
 		const connection = await connections.open(target, limit);
-		return this.#endOf(connection, await this.#send(connection, place, post, deadline));
+		return this.#endOf(connection, await this.#send(connection, url, post, deadline));
 	}
 
-	#placeOf(text: string): Place {
-		const known = this.#places.get(text);
-		if (known) {
-			return known;
+	#parseUrl(text: string): ParsedUrl {
+		const cached = this.#urls.get(text);
+		if (cached) {
+			return cached;
 		}
 		const {guard} = this.#options;
 		const problem = guard.urlProblem(text);
@@ -121,12 +121,12 @@ export class Poster {
 		const host = hostOf(url);
 		const port = portOf(url);
 		const origin = `${url.protocol}//${host.includes(':') ? `[${host}]` : host}:${port}`;
-		const place = {origin, host, port, isLocal: guard.isLocal(url), path: url.pathname + url.search};
-		this.#places.set(text, place);
-		return place;
+		const parsed = {origin, host, port, isLocal: guard.isLocal(url), path: url.pathname + url.search};
+		this.#urls.set(text, parsed);
+		return parsed;
 	}
 
-	async #targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
+	async #resolve({origin, host, port, isLocal}: ParsedUrl): Promise<Target> {
 		const {guard, resolver} = this.#options;
 		if (isLocal) {
 			// A hosts file or DNS could point localhost elsewhere.
@@ -140,29 +140,29 @@ export class Poster {
 		return {origin, host, port, isLocal, addresses};
 	}
 
-	async #send(connection: Connection, {path}: Place, post: Post, deadline: number): Promise<Answered> {
+	async #send(connection: Connection, {path}: ParsedUrl, post: Post, deadline: number): Promise<Exchanged> {
 		const {connections, userAgent, clock} = this.#options;
 		const headers = postHeaders(post, userAgent, clock.now());
 		const limit = Math.max(0, deadline - clock.monotonic());
-		const {isReusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
+		const {isReusable, ...exchanged} = await exchange(connection.client, {path, headers, body: post.body}, limit);
 		if (isReusable) {
 			connections.giveBack(connection);
 		} else {
 			connections.drop(connection);
 		}
-		return answered;
+		return exchanged;
 	}
 
-	#endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
-		if (answered.ok) {
-			const {status, begin, retryAfter} = answered;
+	#endOf({address, tls}: Connection, exchanged: Exchanged): Omit<PostEnd, 'ms'> {
+		if (exchanged.ok) {
+			const {status, bodyStart, retryAfter} = exchanged;
 			const error = describeRefusal(status);
-			const answer = error === null || begin === '' ? null : begin;
+			const answer = error === null || bodyStart === '' ? null : bodyStart;
 			const retryAfterMs = parseRetryAfter(retryAfter, this.#options.clock.now());
 			return {status, error, detail: null, answer, address, tls, retryAfterMs};
 		}
-		const late: Problem = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
-		return {status: null, ...(answered.isLate ? late : toProblem(answered.error)), answer: null, address, tls};
+		const timeout: Problem = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
+		return {status: null, ...(exchanged.isLate ? timeout : toProblem(exchanged.error)), answer: null, address, tls};
 	}
 }
 
@@ -171,12 +171,12 @@ export class Poster {
  * the current ones are checked. Concurrent attempts to one host share the query.
  */
 async function lookUp(host: string, resolver: PosterOptions['resolver']): Promise<readonly string[]> {
-	const found = await findAddresses(host, resolver, true);
-	switch (found.kind) {
+	const lookup = await findAddresses(host, resolver, true);
+	switch (lookup.kind) {
 		case 'found':
-			return found.addresses;
+			return lookup.addresses;
 		case 'failed':
-			throw new PostProblem(`the DNS lookup of ${host} failed (${found.code})`);
+			throw new PostProblem(`the DNS lookup of ${host} failed (${lookup.code})`);
 		case 'unknown-host':
 			throw new PostProblem(`the host ${host} does not exist in DNS`);
 		case 'none':
@@ -188,7 +188,8 @@ function describeRefusal(status: number): string | null {
 	if (status >= 200 && status < 300) {
 		return null;
 	}
-	return status < 400 ? `it answered ${status}, and redirects are not followed` : `it answered ${status}`;
+	const problem = `the server responded with ${status}`;
+	return status < 400 ? `${problem}; redirects are not followed` : problem;
 }
 
 /** Parses seconds or a date. Returns `undefined` for anything else. */
@@ -203,10 +204,10 @@ type Request = {
 	readonly body: Uint8Array;
 };
 
-/** The response's status and the start of its body, or why there is none. */
-type Answered =
-	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly begin: string}
-	| {readonly ok: false; readonly error: unknown /** Whether the time was up. */; readonly isLate: boolean};
+/** The response's status and the start of its body, or why there is none: an error or a timeout (`isLate`). */
+type Exchanged =
+	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly bodyStart: string}
+	| {readonly ok: false; readonly error: unknown; readonly isLate: boolean};
 
 /** The limit up to which the body is read, for people to see and so that the connection can be reused. */
 const maxReadBytes = 64 * 1024;
@@ -222,7 +223,7 @@ function exchange(
 	client: Client,
 	{path, headers, body}: Request,
 	limitMs: number,
-): Promise<Answered & {readonly isReusable: boolean}> {
+): Promise<Exchanged & {readonly isReusable: boolean}> {
 	return new Promise(resolve => {
 		let status: number | null = null;
 		let retryAfter: unknown;
@@ -230,16 +231,16 @@ function exchange(
 		let stored: Buffer = Buffer.alloc(0);
 		let timer = setTimeout(() => finish({ok: false, error: null, isLate: true}, false), limitMs);
 
-		function finish(answered: Answered, isReusable: boolean): void {
+		function finish(exchanged: Exchanged, isReusable: boolean): void {
 			clearTimeout(timer);
-			resolve({...answered, isReusable});
+			resolve({...exchanged, isReusable});
 		}
 
-		const answered = (code: number): Answered => ({
+		const toExchanged = (code: number): Exchanged => ({
 			ok: true,
 			status: code,
 			retryAfter,
-			begin: stored.toString().trim(),
+			bodyStart: stored.toString().trim(),
 		});
 
 		const handler: Dispatcher.DispatchHandler = {
@@ -249,7 +250,7 @@ function exchange(
 					status = code;
 					retryAfter = headers['retry-after'];
 					clearTimeout(timer);
-					timer = setTimeout(() => finish(answered(code), false), Math.min(readWaitMs, limitMs));
+					timer = setTimeout(() => finish(toExchanged(code), false), Math.min(readWaitMs, limitMs));
 				}
 			},
 			onResponseData(_controller, chunk) {
@@ -258,16 +259,16 @@ function exchange(
 					stored = Buffer.concat([stored, chunk.subarray(0, maxStoredBytes - stored.length)]);
 				}
 				if (read > maxReadBytes && status !== null) {
-					finish(answered(status), false);
+					finish(toExchanged(status), false);
 				}
 			},
 			onResponseEnd() {
 				if (status !== null) {
-					finish(answered(status), true);
+					finish(toExchanged(status), true);
 				}
 			},
 			onResponseError(_controller, error) {
-				finish(status === null ? {ok: false, error, isLate: false} : answered(status), false);
+				finish(status === null ? {ok: false, error, isLate: false} : toExchanged(status), false);
 			},
 		};
 		client.dispatch({path, method: 'POST', headers, body: toBuffer(body)}, handler);

@@ -23,7 +23,7 @@ export async function enqueueDeliveries(trx: Knex.Transaction, deliveries: reado
 		trx,
 		'webhook_queue',
 		['delivery_id', 'endpoint_id', 'next_attempt_at', 'generation'],
-		deliveries.map(one => [one.id, one.endpointId, one.dueAt, one.generation]),
+		deliveries.map(({id, endpointId, dueAt, generation}) => [id, endpointId, dueAt, generation]),
 		`on conflict (delivery_id) do update
 		set next_attempt_at = excluded.next_attempt_at, generation = excluded.generation, claimed_by = null`,
 	);
@@ -130,9 +130,9 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 	);
 }
 
-type OfEndpoint = Omit<DueEndpoint, 'endpointId' | 'first'>;
-type Marked = Pick<ClaimedDelivery, 'id' | 'generation'>;
-type Read = Omit<ClaimedDelivery, keyof OfEndpoint | 'generation'>;
+type EndpointColumns = Omit<DueEndpoint, 'endpointId' | 'first'>;
+type MarkedRow = Pick<ClaimedDelivery, 'id' | 'generation'>;
+type DeliveryRow = Omit<ClaimedDelivery, keyof EndpointColumns | 'generation'>;
 
 /** Compare-and-set: skips what another node has claimed in the meantime. */
 async function markClaimed(
@@ -144,7 +144,7 @@ async function markClaimed(
 		return [];
 	}
 	const [unclaimed, due] = among(trx, 'delivery_id', [...claimable.keys()]);
-	const marked: Marked[] = await queryRows(
+	const marked: MarkedRow[] = await queryRows(
 		trx,
 		`update webhook_queue set claimed_by = ? where ${unclaimed} and claimed_by is null
 		returning delivery_id as "id", generation as "generation"`,
@@ -166,7 +166,7 @@ async function markClaimed(
 	});
 }
 
-async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promise<Read[]> {
+async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promise<DeliveryRow[]> {
 	if (ids.length === 0) {
 		return [];
 	}
@@ -247,8 +247,8 @@ export async function releaseSilentDeliveries(
 	now: string,
 ): Promise<number> {
 	const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
-	const ofOthers = trx(deliveryClaims.table).whereNotNull('claimed_by').whereNotIn('claimed_by', alive);
-	return await deliveryClaims.giveBack(trx, ofOthers, now);
+	const silent = trx(deliveryClaims.table).whereNotNull('claimed_by').whereNotIn('claimed_by', alive);
+	return await deliveryClaims.giveBack(trx, silent, now);
 }
 
 /** Returns how many deliveries wait for an attempt. */
@@ -285,14 +285,14 @@ export async function writeDeliveryEnds(
 	boot: string,
 	outcomes: readonly DeliveryEnd[],
 ): Promise<Set<string>> {
-	await keepAttempts(trx, outcomes);
+	await insertAttempts(trx, outcomes);
 	const held = await endClaims(trx, boot, outcomes);
 	if (held.length === 0) {
 		return new Set();
 	}
-	const moved = rowSource(
+	const changes = rowSource(
 		trx,
-		held.map(one => [one.id, one.state, one.n, one.end && one.at]),
+		held.map(({id, state, n, end, at}) => [id, state, n, end && at]),
 		4,
 	);
 	const [named, ids] = namedIds(
@@ -304,9 +304,9 @@ export async function writeDeliveryEnds(
 		trx,
 		`update webhook_deliveries set state = v.column2, attempts = cast(v.column3 as integer),
 			last_attempt_at = coalesce(v.column4, last_attempt_at)
-		from (${moved.sql}) as v where webhook_deliveries.id = v.column1 and ${named}
+		from (${changes.sql}) as v where webhook_deliveries.id = v.column1 and ${named}
 		returning webhook_deliveries.id`,
-		[...moved.bindings, ...ids],
+		[...changes.bindings, ...ids],
 	);
 	return new Set(rows.map(({id}) => id));
 }
@@ -319,21 +319,21 @@ async function endClaims(
 ): Promise<readonly DeliveryEnd[]> {
 	// `coalesce` keeps the engine from using the index on claims, which it would scan entirely for each row.
 	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
-	const last = await changeQueued(
+	const finished = await changeQueued(
 		trx,
 		outcomes.filter(({nextAttemptAt}) => nextAttemptAt === null),
 		rows => `delete from webhook_queue where (delivery_id, generation) in (
 				select v.column1, cast(v.column2 as integer) from (${rows}) as v) and ${isHeld}`,
 		boot,
 	);
-	const repeated = await changeQueued(
+	const rescheduled = await changeQueued(
 		trx,
 		outcomes.filter(({nextAttemptAt}) => nextAttemptAt !== null),
 		rows => `update webhook_queue set next_attempt_at = v.column3, claimed_by = null from (${rows}) as v
 			where delivery_id = v.column1 and generation = cast(v.column2 as integer) and ${isHeld}`,
 		boot,
 	);
-	return [...last, ...repeated];
+	return [...finished, ...rescheduled];
 }
 
 /** Returns the outcomes whose rows the statement changed. */
@@ -365,8 +365,7 @@ async function changeQueued(
 	return outcomes.filter(end => names.has(claimName(end)));
 }
 
-/** Stores the results of attempts. */
-async function keepAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryEnd[]): Promise<void> {
+async function insertAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryEnd[]): Promise<void> {
 	const rows = outcomes.flatMap(({id, generation, n, at, end}) =>
 		end === null ? [] : [[id, generation, n, at, end.status, end.error, end.answer, Math.round(end.ms)]],
 	);
@@ -389,10 +388,10 @@ async function keepAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryEn
 	);
 }
 
-/** Since when an endpoint's attempts fail, in the store's form; `null` if they no longer fail. */
+/** When an endpoint's attempts began to fail, in the store's form; `null` if they no longer fail. */
 export type Failing = {readonly endpointId: string; readonly since: string | null};
 
-/** Notes when endpoints began to fail. An endpoint that is already failing keeps its first time. */
+/** Records when endpoints began to fail. An endpoint that is already failing keeps its first time. */
 export async function noteFailing(trx: Knex.Transaction, changes: readonly Failing[]): Promise<void> {
 	if (changes.length === 0) {
 		return;

@@ -33,18 +33,18 @@ import {
 } from './store.ts';
 
 const eventMeanings = {
-	delivered: 'the recipient’s server took the message',
-	bounced: 'it did not arrive and will not',
-	complained: 'the recipient said that it is spam',
-	opened: 'the recipient looked at it',
-	clicked: 'the recipient followed a link',
-	deferred: 'the first try failed, and it is tried again',
-	gave_up: 'it was tried as long as it may be',
-	recipient_suppressed: 'an address is not mailed any more',
-	recipient_unsubscribed: 'the recipient left a topic, or all mail',
-	domain_changed: 'a domain is verified, or lacks its records',
+	delivered: 'the recipient’s mail server accepted the message',
+	bounced: 'the message cannot be delivered',
+	complained: 'the recipient reported the message as spam',
+	opened: 'the recipient opened the message',
+	clicked: 'the recipient clicked a link',
+	deferred: 'the first attempt failed and will be retried',
+	gave_up: 'mailctl or a relay stopped retrying',
+	recipient_suppressed: 'an address was added to the suppression list',
+	recipient_unsubscribed: 'a recipient unsubscribed from a topic or from all messages',
+	domain_changed: 'a domain was verified, or its DNS records are missing',
 	endpoint_disabled: 'another endpoint was disabled',
-	received: 'a mail came in, maybe an answer',
+	received: 'a message was received, such as a reply',
 };
 const url = field(Type.String({maxLength: 2000}), {
 	label: 'URL',
@@ -61,14 +61,14 @@ const events = field(
 );
 export const format = field(Type.Enum([...webhookFormats]), {
 	description: '`full` adds fields to the five of the `default` format.',
-	help: 'The content of posts; full has more than the five default fields.',
-	default: 'default',
-	meanings: {full: 'with subject, tags, the reason of a bounce, the link of a click'},
+	help: 'The content of posts: five fields, or more with full.',
+	default: 'five fields',
+	meanings: {full: 'adds the subject, tags, bounce reason and clicked link'},
 });
 export const retry = field(Type.Enum([...webhookRetries]), {
 	description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.',
-	help: 'How failed posts are retried: five times, or with long for three days, then the endpoint is disabled.',
-	default: 'default',
+	help: 'How posts are retried: five attempts, or with long for three days, after which the endpoint is disabled.',
+	default: 'five attempts',
 });
 
 /** The fields of an endpoint. */
@@ -81,7 +81,7 @@ const manages = {scope: 'webhooks:manage', role: 'admin'} as const;
 const secretBytes = 32;
 const defaultOverlap = 86_400;
 
-/** Throws `Refused` unless events may be posted to a URL. Operations cannot tell, because it depends on the settings. */
+/** Throws `Refused` unless events may be posted to a URL, which depends on settings that operations do not know. */
 export function checkUrl(guard: Pick<AddressGuard, 'urlProblem'>, text: string): void {
 	const problem = guard.urlProblem(text);
 	if (problem !== null) {
@@ -129,10 +129,10 @@ export const addEndpoint = operation({
 
 function tooManyEndpoints(): never {
 	throw new Refused('unprocessable_entity', {
-		wrong: `the workspace has ${maxEndpoints} endpoints`,
+		wrong: `the workspace already has ${maxEndpoints} endpoints`,
 		next: 'remove one first',
 		api: `A workspace may have at most ${maxEndpoints} webhook endpoints. Delete one first.`,
-		page: `A workspace has at most ${maxEndpoints} endpoints. Remove one first.`,
+		page: `A workspace may have at most ${maxEndpoints} endpoints. Remove one first.`,
 	});
 }
 
@@ -147,10 +147,10 @@ export const changeEndpoint = operation({
 	name: 'webhook change',
 	without: {cli: '`mailctl apply` changes endpoints'},
 	input: Type.Object({id, ...endpointChanges}),
-	async run(context, {id: wanted, ...changes}): Promise<Endpoint> {
-		await findOwn(context, wanted);
-		await updateEndpoint(context.trx, context.workspaceId, wanted, changes);
-		return await findOwn(context, wanted);
+	async run(context, {id: endpointId, ...changes}): Promise<Endpoint> {
+		await findOwn(context, endpointId);
+		await updateEndpoint(context.trx, context.workspaceId, endpointId, changes);
+		return await findOwn(context, endpointId);
 	},
 	audit: 'webhook.updated',
 	entry: ({id: target}, {id: _, ...changes}) => ({target, detail: toDetail(changes)}),
@@ -162,8 +162,8 @@ export const enableEndpoint = operation({
 	name: 'webhook enable',
 	summary: 'Enable an endpoint; waiting events are posted',
 	input: Type.Object({id}),
-	async run(context, {id: wanted}): Promise<Endpoint> {
-		const endpoint = await findOwn(context, wanted);
+	async run(context, {id: endpointId}): Promise<Endpoint> {
+		const endpoint = await findOwn(context, endpointId);
 		// Failures from before it was disabled do not count any more.
 		const failingSince = endpoint.disabledAt === null ? endpoint.failingSince : null;
 		return await switchOwn(context, endpoint, {disabledAt: null, failingSince});
@@ -178,9 +178,9 @@ export const disableEndpoint = operation({
 	name: 'webhook disable',
 	summary: 'Disable an endpoint; waiting events are retained',
 	input: Type.Object({id}),
-	async run(context, {id: wanted}): Promise<Endpoint> {
+	async run(context, {id: endpointId}): Promise<Endpoint> {
 		const {trx, tools} = context;
-		const endpoint = await findOwn(context, wanted);
+		const endpoint = await findOwn(context, endpointId);
 		const disabledAt = endpoint.disabledAt ?? storeTime(tools.clock.now());
 		const disabled = await switchOwn(context, endpoint, {disabledAt, failingSince: endpoint.failingSince});
 		if (endpoint.disabledAt === null) {
@@ -208,9 +208,9 @@ export const removeEndpoint = operation({
 	name: 'webhook remove',
 	summary: 'Remove an endpoint and its deliveries',
 	input: Type.Object({id}),
-	async run(context, {id: wanted}): Promise<Endpoint> {
-		const endpoint = await findOwn(context, wanted);
-		await deleteEndpoint(context.trx, context.workspaceId, wanted, storeTime(context.tools.clock.now()));
+	async run(context, {id: endpointId}): Promise<Endpoint> {
+		const endpoint = await findOwn(context, endpointId);
+		await deleteEndpoint(context.trx, context.workspaceId, endpointId, storeTime(context.tools.clock.now()));
 		return endpoint;
 	},
 	audit: 'webhook.removed',
@@ -236,18 +236,18 @@ export const rotateSecret = operation({
 			default: '24h',
 		}),
 	}),
-	async run(context, {id: wanted, overlap = defaultOverlap}): Promise<Endpoint> {
+	async run(context, {id: endpointId, overlap = defaultOverlap}): Promise<Endpoint> {
 		const {trx, tools, workspaceId} = context;
-		const endpoint = await findOwn(context, wanted);
+		const endpoint = await findOwn(context, endpointId);
 		const vault = await context.vault();
 		const hasOverlap = overlap > 0 && signingSecret(vault, endpoint) !== null;
 		const secrets = {
-			secret: vault.seal(wanted, newSecret(tools.random)),
+			secret: vault.seal(endpointId, newSecret(tools.random)),
 			previousSecret: hasOverlap ? endpoint.secret : null,
 			previousUntil: hasOverlap ? storeTime(tools.clock.now() + overlap * 1000) : null,
 		};
 		// Deliveries claimed with the old secret are claimed again with the new one.
-		await updateSecrets(trx, workspaceId, wanted, secrets);
+		await updateSecrets(trx, workspaceId, endpointId, secrets);
 		return {...endpoint, ...secrets};
 	},
 	audit: 'webhook.rotated',
@@ -268,15 +268,25 @@ function newSecret(random: ActTools['random']): string {
 }
 
 /** Returns the endpoint. Throws `Refused` if the workspace does not have it, or a test key may not see it. */
-async function findOwn({trx, workspaceId, mode}: OperationContext, wanted: string): Promise<Endpoint> {
-	const endpoint = await findEndpoint(trx, workspaceId, wanted);
-	return endpoint && (mode === 'live' || endpoint.mode === mode) ? endpoint : noEndpoint(wanted);
+async function findOwn({trx, workspaceId, mode}: OperationContext, endpointId: string): Promise<Endpoint> {
+	const endpoint = await findEndpoint(trx, workspaceId, endpointId);
+	return endpoint && (mode === 'live' || endpoint.mode === mode) ? endpoint : noEndpoint(endpointId);
 }
 
 /** Throws `Refused` because there is no such endpoint. */
-export function noEndpoint(wanted: string): never {
-	const page = 'This workspace has no such endpoint.';
-	return notFound('webhook', wanted, {wrong: `there is no endpoint ${wanted}`, page});
+export function noEndpoint(endpointId: string): never {
+	const page = 'Endpoint not found.';
+	return notFound('webhook', endpointId, {wrong: `endpoint ${endpointId} not found`, page});
+}
+
+/** Returns how to fix the cause of a failed test, as a clause. `status` is that of the response, if there was one. */
+export function testAdvice(url: string, status: number | null): string {
+	if (status !== null) {
+		return 'respond with 2xx; see the receiver’s log';
+	}
+	return /^https:/i.test(url)
+		? 'check the URL, its DNS and its certificate'
+		: 'check the URL, and that the program listens on its port';
 }
 
 /** Posts a delivery again. */
@@ -286,19 +296,20 @@ export const replay = operation({
 	name: 'webhook replay',
 	without: {apply: 'a file has no deliveries'},
 	input: Type.Object({id}),
-	async run({trx, tools, workspaceId, mode}, {id: wanted}): Promise<StoredDelivery> {
+	async run({trx, tools, workspaceId, mode}, {id: deliveryId}): Promise<StoredDelivery> {
 		const now = storeTime(tools.clock.now());
 		const visible = mode === 'test' ? mode : undefined;
-		return (await replayDelivery(trx, workspaceId, wanted, now, visible)) ?? noDelivery(wanted);
+		return (await replayDelivery(trx, workspaceId, deliveryId, now, visible)) ?? noDelivery(deliveryId);
 	},
 	audit: 'webhook.replayed',
 	entry: ({id: target}) => ({target}),
 });
 
 /** Throws `Refused` because there is no such delivery. */
-export function noDelivery(wanted: string): never {
-	const page = 'This endpoint has no such delivery.';
-	return notFound('delivery', wanted, {next: 'see mailctl webhook deliveries ENDPOINT', page});
+export function noDelivery(deliveryId: string): never {
+	const page = 'Delivery not found.';
+	const wrong = `delivery ${deliveryId} not found`;
+	return notFound('delivery', deliveryId, {wrong, next: 'see mailctl webhook deliveries ENDPOINT', page});
 }
 
 const rowsPerStep = 1000;
@@ -324,7 +335,7 @@ export const replaySince = longOperation({
 		const until = tools.clock.now();
 		const record = begin(endpoint ?? null);
 		let replayed = 0;
-		for (const endpointId of await change(trx => toReplay(trx, workspaceId, endpoint))) {
+		for (const endpointId of await change(trx => targetIds(trx, workspaceId, endpoint))) {
 			const filter = {workspaceId, endpointId, since, until, eventType: event, state: status};
 			for (let after: string | null | undefined = null; after !== undefined; ) {
 				const step = {after, limit: rowsPerStep, now: storeTime(tools.clock.now())};
@@ -345,11 +356,11 @@ export const replaySince = longOperation({
 	audit: 'webhook.replayed',
 });
 
-/** Returns the endpoint, or all endpoints of the workspace except those of `mailctl webhook listen`. */
-async function toReplay(trx: Knex.Transaction, workspaceId: string, endpoint: string | undefined): Promise<string[]> {
+/** Returns the id of the endpoint, or of all endpoints of the workspace except those of `mailctl webhook listen`. */
+async function targetIds(trx: Knex.Transaction, workspaceId: string, endpoint: string | undefined): Promise<string[]> {
 	if (endpoint !== undefined) {
 		return [((await findEndpoint(trx, workspaceId, endpoint)) ?? noEndpoint(endpoint)).id];
 	}
 	const all = await listEndpoints(trx, workspaceId, {after: null, limit: maxEndpoints});
-	return all.filter(each => !isListener(each.url)).map(each => each.id);
+	return all.filter(({url}) => !isListener(url)).map(({id}) => id);
 }

@@ -4,7 +4,6 @@ import {deliveryStates, maxOverlap} from '../../mail/webhook.ts';
 import {textOrNull, time} from '../page-schema.ts';
 import {endpointChanges, format, retry} from './rules.ts';
 
-/** The body that changes an endpoint. */
 export const changesBody = Type.Object(
 	{
 		...endpointChanges,
@@ -13,7 +12,6 @@ export const changesBody = Type.Object(
 	{additionalProperties: false, examples: [{active: false}]},
 );
 
-/** The body of a rotation. */
 export const rotationBody = Type.Object(
 	{
 		overlap: Type.Optional(
@@ -78,7 +76,6 @@ export const endpointSchema = Type.Object(
 	},
 );
 
-/** The result of a test. */
 export const testSchema = Type.Object(
 	{
 		acknowledged: Type.Boolean(),
@@ -86,7 +83,7 @@ export const testSchema = Type.Object(
 		error: textOrNull('A human-readable reason for the failure; `null` if it was acknowledged.'),
 		ms: Type.Integer({description: 'The duration in milliseconds.'}),
 	},
-	{examples: [{acknowledged: false, status: 500, error: 'it answered 500', ms: 34}]},
+	{examples: [{acknowledged: false, status: 500, error: 'the server responded with 500', ms: 34}]},
 );
 
 /** A delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
@@ -122,7 +119,7 @@ export const deliverySchema = Type.Object(
 				},
 				last_attempt_at: '2026-06-09T10:15:31+00:00',
 				last_status: 503,
-				last_error: 'it answered 503',
+				last_error: 'the server responded with 503',
 				next_attempt_at: '2026-06-09T10:16:31+00:00',
 				message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n',
 				created_at: '2026-06-09T10:15:30+00:00',

@@ -89,7 +89,6 @@ export async function findEndpoint(reader: Knex, workspaceId: string, id: string
 	return row && toEndpoint(row);
 }
 
-/** Enables or disables an endpoint. */
 export async function switchEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -100,12 +99,11 @@ export async function switchEndpoint(
 	await present(trx).where({workspace_id: workspaceId, id}).update(change);
 }
 
-/** Properties that are absent or `undefined` stay as they are. */
+/** Changes to an endpoint. Properties that are absent or `undefined` stay as they are. */
 export type EndpointChanges = {
 	readonly [Name in 'url' | 'events' | 'format' | 'retry']?: NonNullable<Endpoint[Name]> | undefined;
 };
 
-/** Changes an endpoint. Absent properties stay as they are. */
 export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -207,15 +205,15 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 			trx,
 			deliveries
 				.slice(start, start + rowsAtOnce)
-				.map(one => [
-					one.id,
-					one.workspaceId,
-					one.endpointId,
-					one.messageId,
-					one.eventId,
-					one.eventType,
-					one.body,
-					one.createdAt,
+				.map(delivery => [
+					delivery.id,
+					delivery.workspaceId,
+					delivery.endpointId,
+					delivery.messageId,
+					delivery.eventId,
+					delivery.eventType,
+					delivery.body,
+					delivery.createdAt,
 				]),
 			8,
 		);
@@ -245,7 +243,7 @@ export async function findWaiting(reader: Knex, endpointId: string): Promise<Sto
 		.orderBy('id')
 		.limit(1)
 		.select(deliveryColumns);
-	return (await withTries(reader, rows))[0];
+	return (await withAttempts(reader, rows))[0];
 }
 
 /** Returns the ids of all deliveries about these messages. */
@@ -267,10 +265,10 @@ export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly stri
 	let deleted = 0;
 	// A few messages may have more deliveries than a statement accepts parameters.
 	for (let start = 0; start < ids.length; start += rowsAtOnce) {
-		const some = ids.slice(start, start + rowsAtOnce);
-		await dequeueDeliveries(trx, some);
-		await trx('webhook_attempts').whereIn('delivery_id', some).delete();
-		deleted += await trx('webhook_deliveries').whereIn('id', some).delete();
+		const part = ids.slice(start, start + rowsAtOnce);
+		await dequeueDeliveries(trx, part);
+		await trx('webhook_attempts').whereIn('delivery_id', part).delete();
+		deleted += await trx('webhook_deliveries').whereIn('id', part).delete();
 	}
 	return deleted;
 }
@@ -373,7 +371,7 @@ async function readDeliveries(reader: Knex, ids: readonly string[]): Promise<Sto
 		return [];
 	}
 	const rows = await reader('webhook_deliveries').whereIn('id', ids).orderBy('id', 'desc').select(deliveryColumns);
-	return await withTries(reader, rows);
+	return await withAttempts(reader, rows);
 }
 
 export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
@@ -381,11 +379,11 @@ export async function findDelivery(reader: Knex, workspaceId: string, id: string
 		.where({id, workspace_id: workspaceId})
 		.whereIn('endpoint_id', presentEndpoints(reader, workspaceId))
 		.select(deliveryColumns);
-	return (await withTries(reader, rows))[0];
+	return (await withAttempts(reader, rows))[0];
 }
 
 /** Adds the result of the last attempt and the time of the next one. */
-async function withTries(
+async function withAttempts(
 	reader: Knex,
 	rows: ReadonlyArray<Omit<StoredDelivery, 'nextAttemptAt' | 'lastStatus' | 'lastError'>>,
 ): Promise<StoredDelivery[]> {
@@ -393,11 +391,11 @@ async function withTries(
 		reader,
 		rows.flatMap(({messageId}) => messageId ?? []),
 	);
-	const read = rows.filter(({messageId}) => messageId === null || !hidden.has(messageId));
-	if (read.length === 0) {
+	const visible = rows.filter(({messageId}) => messageId === null || !hidden.has(messageId));
+	if (visible.length === 0) {
 		return [];
 	}
-	const ids = read.map(({id}) => id);
+	const ids = visible.map(({id}) => id);
 	const attempts: Array<{deliveryId: string; status: number | null; error: string | null}> = await reader(
 		'webhook_attempts',
 	)
@@ -410,7 +408,7 @@ async function withTries(
 		.whereIn('delivery_id', ids)
 		.select('delivery_id as id', 'next_attempt_at as at');
 	const next = new Map(queued.map(({id, at}) => [id, at]));
-	return read.map(row => ({
+	return visible.map(row => ({
 		...row,
 		// It is the id of a received message if the delivery is about one.
 		messageId: row.messageId?.startsWith('msg_') ? row.messageId : null,
@@ -475,8 +473,8 @@ export async function replayDeliveries(
 	filter: ReplayFilter,
 	{after, limit, now}: {readonly after: string | null; readonly limit: number; readonly now: string},
 ): Promise<string[]> {
-	const some = replayQuery(trx, filter).orderBy('id').limit(limit).select('id');
-	const rows: Array<{id: string}> = await (after === null ? some : some.where('id', '>', after));
+	const query = replayQuery(trx, filter).orderBy('id').limit(limit).select('id');
+	const rows: Array<{id: string}> = await (after === null ? query : query.where('id', '>', after));
 	const ids = rows.map(({id}) => id);
 	await restart(trx, ids, now);
 	return ids;
@@ -487,12 +485,12 @@ async function restart(trx: Knex.Transaction, ids: readonly string[], now: strin
 		return;
 	}
 	await trx('webhook_queue').whereIn('delivery_id', ids).orderBy('delivery_id').forUpdate().select('delivery_id');
-	const begun: Array<{id: string; endpointId: string; generation: number}> = await trx('webhook_deliveries')
+	const restarted: Array<{id: string; endpointId: string; generation: number}> = await trx('webhook_deliveries')
 		.whereIn('id', ids)
 		.update({state: 'pending', attempts: 0, generation: trx.raw('generation + 1')})
 		.returning(['id', 'endpoint_id as endpointId', 'generation']);
 	await enqueueDeliveries(
 		trx,
-		begun.map(one => ({...one, dueAt: now})),
+		restarted.map(delivery => ({...delivery, dueAt: now})),
 	);
 }

@@ -69,10 +69,10 @@ export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<DispatchBa
 type Disabled = Pick<ClaimedDelivery, 'id' | 'endpointId'> & {readonly reason: DisabledReason; readonly at: string};
 
 async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eventWriter: EventWriter): Promise<void> {
-	for (const {endpointId, ...how} of disabled) {
-		const endpoint = await disableEndpoint(trx, endpointId, how);
+	for (const {endpointId, ...cause} of disabled) {
+		const endpoint = await disableEndpoint(trx, endpointId, cause);
 		if (endpoint) {
-			await notify(trx, [disabledNotice({id: endpointId, ...endpoint}, how)], eventWriter);
+			await notify(trx, [disabledNotice({id: endpointId, ...endpoint}, cause)], eventWriter);
 		}
 	}
 }

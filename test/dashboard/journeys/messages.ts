@@ -73,22 +73,22 @@ journey('a user finds out why a message waits, and releases it', async (t, {open
 	await press('Suspend a domain', 'summary');
 	await type('Domain', domain);
 	await press('Suspend');
-	await page.getByText(`Nothing is sent to ${domain}`).waitFor();
+	await page.getByText(`Sending to ${domain} is suspended`).waitFor();
 	// The scheduler learns of it within half a second: a mail that was accepted later arrives once it has left this
 	// one.
 	const id = await waitFor('mail that waits', async () => {
 		const sent = await send(`ann@${domain}`);
 		await hasStatus(await send('ann@well.example'), 'delivered');
 		const {text} = await operator.get(`/queue/${domain}`);
-		return new RegExp(`Being tried</dt><dd>0<[\\s\\S]*${sent}[\\s\\S]{0,600}suspended`).test(text) ? sent : null;
+		return new RegExp(`In flight</dt><dd>0<[\\s\\S]*${sent}[\\s\\S]{0,600}suspended`).test(text) ? sent : null;
 	});
 	await page.reload();
 	await press('Hold', 'summary');
 	await type('Reason', 'I ask the customer');
-	await press('Hold all of it');
+	await press('Hold all');
 	await page.getByText('held.', {exact: false}).first().waitFor();
 	await press('Resume');
-	await page.getByText(`Mail to ${domain} goes again.`).waitFor();
+	await page.getByText(`Sending to ${domain} resumed.`).waitFor();
 	t.is(await statusOf(id), 'accepted');
 
 	await openRow(domain);
@@ -113,13 +113,13 @@ journey('a user finds a scheduled message, reschedules it, and cancels it', asyn
 	await type('Time', '+3d');
 	await suitsAll(page);
 	await press('Reschedule');
-	await page.getByText('It has another time.').waitFor();
+	await page.getByText('Message rescheduled.').waitFor();
 	t.regex(await page.locator('#head').innerText(), /Scheduled for\s+in [23] d/);
 	t.regex(await page.locator('main').innerText(), /Scheduled for 20/);
 	await press('Cancel', 'summary');
 	await suitsAll(page);
 	await press('Cancel the message');
-	await page.getByText('It is cancelled').waitFor();
+	await page.getByText('Message canceled.').waitFor();
 	t.is(await statusOf(id), 'errored');
 	t.is(await page.locator('summary', {hasText: 'Reschedule'}).count(), 0);
 	await go('Messages');
@@ -142,7 +142,7 @@ journey('a user finds a bounce and how it was classified', async (t, {open, own,
 	await press('bounced', 'a');
 	await openRow(to);
 	await press('Timeline', 'a');
-	const came = page.locator('article', {hasText: 'Came back'});
+	const came = page.locator('article', {hasText: 'Report: '});
 	t.regex(await came.innerText(), /unknown_user/);
 	t.regex(await came.innerText(), /550 5\.1\.1 no such user/);
 	await suitsAll(page);

@@ -25,13 +25,13 @@ journey(
 		await page.waitForURL(/\/suppressions\/import\//);
 		await page.getByRole('progressbar').waitFor();
 		await suitsAll(page);
-		await page.getByText('The file is read.').waitFor();
+		await page.getByText('Import finished.').waitFor();
 		t.regex(await page.locator('main').innerText(), /Added\s+100,000/);
 
 		await go('Suppressions');
 		await search('P77777@dest.example');
 		await press('Remove');
-		await page.getByText('p77777@dest.example gets mail again.').waitFor();
+		await page.getByText('p77777@dest.example can receive messages again.').waitFor();
 	},
 );
 
@@ -116,8 +116,8 @@ journey('a user exports suppressions', async (t, {open, own, workspace}) => {
 	await press('Add', 'summary');
 	await type('Address', own('ann@dest.example'));
 	await press('Add');
-	await page.getByText(`${own('ann@dest.example')} gets no mail from now on.`).waitFor();
-	await press('by hand', 'a');
+	await page.getByText(`${own('ann@dest.example')} is now suppressed.`).waitFor();
+	await press('added manually', 'a');
 	const [download] = await Promise.all([page.waitForEvent('download'), press('Export', 'a')]);
 	t.is(download.suggestedFilename(), 'suppressions.csv');
 	const [header = '', ...rows] = (await readFile(await download.path(), 'utf8')).trim().split(/\r?\n/);

@@ -35,7 +35,7 @@ journey('a user replays webhooks after an outage', async (_, {open, workspace, s
 	await openRow(receiver.url(path));
 	await press('Replay many', 'summary');
 	await press('Replay');
-	await page.getByText('posted again now: 2.').waitFor();
+	await page.getByText('Deliveries being posted again: 2.').waitFor();
 	await page.locator('#deliveries .badge.good').nth(1).waitFor();
 	await page.locator('#state').getByText('active').waitFor();
 
@@ -46,7 +46,7 @@ journey('a user replays webhooks after an outage', async (_, {open, workspace, s
 	await page.getByRole('heading', {name: 'delivered: cy@dest.example'}).waitFor();
 	await suitsAll(page);
 	await press('Replay');
-	await page.getByText('It is posted again now.').waitFor();
+	await page.getByText('The delivery is being posted again.').waitFor();
 	await page.locator('#delivery .badge.good').waitFor();
 });
 
@@ -66,11 +66,11 @@ journey('a user adds and tests an endpoint', async (t, {open, workspace, suitsAl
 	await go('Webhooks');
 	await press('Add an endpoint', 'summary');
 	await type('URL', receiver.url(path));
-	await tick('bounced: it did not arrive and will not');
+	await tick('bounced: the message cannot be delivered');
 	await press('Add the endpoint');
 	receiver.behave(path, (_, response) => response.writeHead(500).end());
 	await press('Send a test');
-	await page.getByText('The test event was not acknowledged: the endpoint answered 500').waitFor();
+	await page.getByText('The test event was not acknowledged: the endpoint responded with 500').waitFor();
 	await suitsAll(page);
 	receiver.behave(path, (_, response) => response.end());
 	await press('Send a test');

@@ -136,11 +136,11 @@ test('webhook: posts a signed event or a Slack text, and reports redirects and r
 	t.true(text.includes('&lt;!channel&gt; &amp; &lt;https:'), text);
 	t.notRegex(text, /[<>]/);
 	const moved = await send(alertOf('slack', `${at}/…`, `${at}/secret`));
-	t.regex(moved ?? '', /it answered 302/);
+	t.regex(moved ?? '', /the server responded with 302/);
 	t.notRegex(moved ?? '', /secret/);
 	t.regex(
 		(await send(alertOf('webhook', `${at}/?token=abc`, 'whsec_x'))) ?? '',
-		/^127\.0\.0\.1:\d+: it answered 302/,
+		/^127\.0\.0\.1:\d+: the server responded with 302/,
 	);
 
 	const guard = new AddressGuard(toGuard({...settings, delivery: 'mx'}));

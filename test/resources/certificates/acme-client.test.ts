@@ -114,7 +114,7 @@ test('handles arbitrary responses of a CA with nothing worse than an error of li
 
 test('reports an endless response, a URL without https and a server that is not the CA as errors', async t => {
 	const long = await prepare(t, () => ({body: 'x'.repeat(300_000)}));
-	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /does not respond: its response is too long$/});
+	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /does not respond: the response is too long$/});
 	const plain = await prepare(t, () => ({body: '{"newNonce":"http://127.0.0.1/","newOrder":"http://127.0.0.1/"}'}));
 	await t.throwsAsync(plain.order(), {instanceOf: AcmeError, message: /its URL is not an https URL$/});
 	let n = 0;

@@ -57,7 +57,7 @@ const services: ReadonlyArray<
 	[
 		'SendGrid invalid emails',
 		'email,reason,created\na@x.test,Known bad domain,1443651125\n',
-		['the reason "Known bad domain" is not known, give one with --reason'],
+		['the reason "Known bad domain" is unknown; give one with --reason'],
 	],
 	[
 		'Postmark',
@@ -212,14 +212,14 @@ test('reports the error of each line', t => {
 		].join('\n'),
 	);
 	t.deepEqual(faults, [
-		'it has no address',
+		'the address is missing',
 		'the address must be a bare address such as name@example.com',
-		'the reason "because" is not known, give one with --reason',
-		'"yesterday" is not a time: write it as 2026-11-21T10:15:30Z',
-		'"2026-02-30" is not a time: write it as 2026-11-21T10:15:30Z',
-		'the time 2026-06-10 must lie between 1970 and now',
-		'the time 1969-12-31 must lie between 1970 and now',
-		'the reason "constructor" is not known, give one with --reason',
+		'the reason "because" is unknown; give one with --reason',
+		'"yesterday" is not a valid time (example: 2026-11-21T10:15:30Z)',
+		'"2026-02-30" is not a valid time (example: 2026-11-21T10:15:30Z)',
+		'the time 2026-06-10 is not between 1970 and now',
+		'the time 1969-12-31 is not between 1970 and now',
+		'the reason "constructor" is unknown; give one with --reason',
 	]);
 	t.deepEqual(
 		read('email,reason\na@x.test,because\n', 'manual'),
@@ -262,7 +262,7 @@ test('imports the lines that an earlier import rejected, each with its original 
 			const listed = addresses.map(each => `${each} manual -`);
 			t.deepEqual(read(['email', ...addresses].join('\n')), listed);
 			t.deepEqual(read(addresses.join('\n')), listed);
-			const bad = addresses.map((each, index) => csvLine([index, 'it has no address', each, 'x']));
+			const bad = addresses.map((each, index) => csvLine([index, 'the address is missing', each, 'x']));
 			t.deepEqual(read(csvLine([...badColumns, 'email', 'name']) + bad.join('')), listed);
 		}),
 	);

@@ -122,7 +122,7 @@ sqliteTest(
 		const posts = await store.reader('webhook_attempts').orderBy('n');
 		t.deepEqual(
 			posts.map(({n, status, error}) => [n, status, error]),
-			[1, 2, 3, 4, 5].map(n => [n, 503, 'it answered 503']),
+			[1, 2, 3, 4, 5].map(n => [n, 503, 'the server responded with 503']),
 		);
 		const noted = await store.reader('webhook_endpoints').first();
 		t.is(noted.failing_since, storeTime(attempted[0]?.ended ?? 0));
@@ -565,7 +565,7 @@ storeTest(
 			posts.push(endpointId);
 			return endpointId === other
 				? {...acknowledged, answer: Buffer.from(body).toString()}
-				: {...refused, status: 410, error: 'it answered 410'};
+				: {...refused, status: 410, error: 'the server responded with 410'};
 		});
 		await dispatcher.start();
 		await waitFor(

@@ -61,10 +61,10 @@ test.serial('posts the stored bytes and headers with a new signature per attempt
 for (const [status, error] of [
 	[200, null],
 	[299, null],
-	[302, 'it answered 302, and redirects are not followed'],
-	[307, 'it answered 307, and redirects are not followed'],
-	[404, 'it answered 404'],
-	[503, 'it answered 503'],
+	[302, 'the server responded with 302; redirects are not followed'],
+	[307, 'the server responded with 307; redirects are not followed'],
+	[404, 'the server responded with 404'],
+	[503, 'the server responded with 503'],
 ] as const) {
 	test.serial(`status ${status}: ${error ?? 'acknowledged'} after one request`, async t => {
 		const receiver = await startReceiver(t, certificate, {
@@ -218,9 +218,9 @@ test.serial('sends no request if the certificate is not valid', async t => {
 		[
 			other,
 			[certificate.cert, other.cert],
-			'its certificate is for another host name (ERR_TLS_CERT_ALTNAME_INVALID)',
+			'the certificate is for another host name (ERR_TLS_CERT_ALTNAME_INVALID)',
 		],
-		[foreign, [certificate.cert], 'its certificate is self-signed (DEPTH_ZERO_SELF_SIGNED_CERT)'],
+		[foreign, [certificate.cert], 'the certificate is self-signed (DEPTH_ZERO_SELF_SIGNED_CERT)'],
 	] as const;
 	for (const [shown, ca, error] of cases) {
 		const receiver = await startReceiver(t, shown);
@@ -247,15 +247,18 @@ test.serial('reports TLS older than 1.2, no TLS, no HTTP, and a refused connecti
 	plain.listen(0, '127.0.0.1');
 	await once(plain, 'listening');
 	const {port} = plain.address() as {port: number};
-	t.regex((await post(`https://127.0.0.1:${port}/`)).error ?? '', /^it does not speak TLS/);
+	t.regex((await post(`https://127.0.0.1:${port}/`)).error ?? '', /^the server does not support TLS/);
 	plain.close();
 	await once(plain, 'close');
 	t.regex((await post(`https://127.0.0.1:${port}/`)).error ?? '', /^the connection was refused/);
 
 	const garbage = await startTls(t, certificate, socket => void socket.end('220 mail.example ESMTP\r\n'));
-	t.regex((await post(`https://127.0.0.1:${garbage}/`)).error ?? '', /^it does not speak HTTP/);
+	t.regex((await post(`https://127.0.0.1:${garbage}/`)).error ?? '', /^the server does not support HTTP/);
 	const silent = await startTls(t, certificate, socket => void socket.once('data', () => socket.destroy()));
-	t.regex((await post(`https://127.0.0.1:${silent}/`)).error ?? '', /^it closed the connection without a response/);
+	t.regex(
+		(await post(`https://127.0.0.1:${silent}/`)).error ?? '',
+		/^the server closed the connection without a response/,
+	);
 });
 
 /** Calls `send` repeatedly until the connection is closed. */
