@@ -4,6 +4,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
 import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
+import type {Manifest} from '../store/data-folder/backup.ts';
 import {noteBackup} from '../store/data-folder/backup-note.ts';
 import {noteMissing} from '../store/data-folder/data-dir.ts';
 import {
@@ -61,7 +62,7 @@ async function backup(session: Session, _options: object, file: string): Promise
 				: ['The database is not in it. Run: pg_dump -Fc -f mailctl.dump "$MAILCTL_DATABASE_URL"']),
 		]);
 	} catch (error) {
-		throw refusedAs(error, 'name another file');
+		throw toCliError(error, 'name another file');
 	} finally {
 		release();
 		count.end();
@@ -85,21 +86,21 @@ function sqliteSource(session: Session): Source {
 		// Every byte is copied, packed, and read again to verify it.
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
-			const [{openStoreFor}, {readSecrets: secretsOf}] = await Promise.all([
+			const [{openStoreFor}, {readSecrets}] = await Promise.all([
 				import('./open-store.ts'),
 				import('../store/data-folder/open.ts'),
 			]);
 			const store = await openStoreFor(settings, {allowOld: true});
 			try {
-				daemonCopy = await askDaemon(session);
-				const isMade = await daemonCopy?.isMade(onBytes);
-				const schema = isMade
+				daemonCopy = await requestDaemonCopy(session);
+				const isCopied = await daemonCopy?.wait(onBytes);
+				const schema = isCopied
 					? await linkCopy(liveCopyFile(dataDir), folder)
 					: await copyHere(store, folder, onBytes);
 				// The keys are copied after the store: a key is in the file before anything is encrypted with it.
 				const secrets = secretsFile(dataDir);
 				if (!existsSync(secrets)) {
-					await secretsOf(store, settings); // Creates them, unless they were lost.
+					await readSecrets(store, settings); // Creates them, unless they were lost.
 				}
 				copyFileSync(secrets, join(folder, 'secrets.json'));
 				return schema;
@@ -123,49 +124,49 @@ type OnBytes = (bytes: number) => void;
 async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Promise<string> {
 	const {copyStore} = await import('../store/store.ts');
 	const copyFile = join(folder, 'mailctl.db');
-	const watch = setInterval(watchGrowth(copyFile, onBytes), 100);
+	const timer = setInterval(watchGrowth(copyFile, onBytes), 100);
 	try {
 		return await copyStore(reader, copyFile);
 	} finally {
-		clearInterval(watch);
+		clearInterval(timer);
 	}
 }
 
-/** How long the daemon may take to notice the request, milliseconds. */
-const noticedMs = 5000;
+/** How long the daemon may take to notice the request, in milliseconds. */
+const noticeLimitMs = 5000;
 
 /** A copy of the store that the daemon makes in its data folder. */
 type DaemonCopy = {
-	/** Waits for the copy and reports whether it was made; if not, this process must copy the store. */
-	readonly isMade: (onBytes: OnBytes) => Promise<boolean>;
+	/** Waits for the copy and reports whether it succeeded; if not, this process must copy the store. */
+	readonly wait: (onBytes: OnBytes) => Promise<boolean>;
 	/** Removes the copy. */
 	readonly release: () => void;
 };
 
 /** Requests a copy. Returns `null` if no daemon is running, or it is making a copy for another command. */
-async function askDaemon(session: Session): Promise<DaemonCopy | null> {
+async function requestDaemonCopy(session: Session): Promise<DaemonCopy | null> {
 	const {dataDir} = session.storeSettings();
 	if (!(await readDaemons(session)).isRunning || !requestCopy(dataDir)) {
 		return null;
 	}
-	const touching = setInterval(() => touchRequest(dataDir), 1000);
+	const touchTimer = setInterval(() => touchRequest(dataDir), 1000);
 	const {monotonic} = session.tools.clock;
-	const began = monotonic();
+	const requestedAt = monotonic();
 	return {
-		async isMade(onBytes) {
-			const grow = watchGrowth(liveCopyFile(dataDir), onBytes);
+		async wait(onBytes) {
+			const reportGrowth = watchGrowth(liveCopyFile(dataDir), onBytes);
 			for (;;) {
 				await sleep(200);
-				grow();
+				reportGrowth();
 				const end = readCopyEnd(dataDir);
-				const isIgnored = copiedBytes(dataDir) === null && monotonic() - began > noticedMs;
+				const isIgnored = copiedBytes(dataDir) === null && monotonic() - requestedAt > noticeLimitMs;
 				if (end || isIgnored || !(await isFolderLocked(join(dataDir, 'daemon.lock')))) {
 					return end?.ok === true;
 				}
 			}
 		},
 		release() {
-			clearInterval(touching);
+			clearInterval(touchTimer);
 			removeCopy(dataDir);
 		},
 	};
@@ -185,70 +186,73 @@ function postgresSource(session: Session): Source {
 	};
 }
 
-async function restore(session: Session, {yes, hold = false}: RestoreOptions, file: string): Promise<void> {
-	const [{readManifest, restoreBackup}, {judgeSchema}] = await Promise.all([
-		import('../store/data-folder/backup.ts'),
-		import('../store/engine/migrate.ts'),
-	]);
+async function restore(session: Session, options: RestoreOptions, file: string): Promise<void> {
+	const {readManifest} = await import('../store/data-folder/backup.ts');
 	try {
-		const {engine, version, schema, time} = await readManifest(file).catch(error => {
+		const manifest = await readManifest(file).catch(error => {
 			throw inputProblem(error, file, 'restore another backup');
 		});
-		if (engine === 'postgres') {
-			throw new CliError(
-				'data',
-				`${file} contains only the keys of a store in PostgreSQL`,
-				'run pg_restore and set MAILCTL_SECRET_KEY to the keys in its secrets.json, the current one first',
-			);
-		}
-		const judged = judgeSchema(schema);
-		if (judged === 'tooOld') {
-			throw new CliError(
-				'config',
-				`${file} contains a store from a version that is too old`,
-				'restore it with mailctl of commit 2a0e3213 and back it up again',
-			);
-		}
-		if (judged === 'newer') {
-			throw new CliError(
-				'config',
-				`${file} was created by mailctl ${version}, which is newer`,
-				'install that version',
-			);
-		}
-		if (session.settings().databaseUrl !== null) {
-			throw new CliError(
-				'config',
-				`${file} contains a store in SQLite`,
-				'remove MAILCTL_DATABASE_URL from the settings',
-			);
-		}
-		const {dataDir} = session.settings();
-		const removeMade = noteMissing(dataDir);
-		const settings = session.replacingSettings();
-		const unlock = await lockData(dataDir);
-		const count = createByteCount(session, statSync(file).size);
-		try {
-			const hasStore = existsSync(storeFile(dataDir));
-			if (hasStore) {
-				await session.confirm(`Replace the store in ${dataDir} with that of ${shortTime(time)} UTC?`, yes);
-			}
-			const queue = await restoreBackup({file, settings, acting: session.tools, hold, onBytes: count.add});
-			count.end();
-			const waiting = queue.ready + queue.deferred;
-			session.show(
-				{file, version, schema, time, data_dir: dataDir, replaced: hasStore, waiting, held: queue.held},
-				() => [`${dataDir} now has the store of ${shortTime(time)} UTC.`, ...queueLines(waiting, queue.held)],
-			);
-		} catch (error) {
-			removeMade();
-			throw error;
-		} finally {
-			count.end();
-			await unlock();
-		}
+		await refuseUnusable(session, file, manifest);
+		await replaceStore(session, options, file, manifest);
 	} catch (error) {
-		throw refusedAs(error, 'restore another backup');
+		throw toCliError(error, 'restore another backup');
+	}
+}
+
+/** Throws CliError for a backup that this version, or a store with these settings, cannot use. */
+async function refuseUnusable(session: Session, file: string, {engine, version, schema}: Manifest): Promise<void> {
+	if (engine === 'postgres') {
+		const problem = `${file} contains only the keys of a store in PostgreSQL`;
+		const fix = 'run pg_restore and set MAILCTL_SECRET_KEY to the keys in its secrets.json, the current one first';
+		throw new CliError('data', problem, fix);
+	}
+	const {judgeSchema} = await import('../store/engine/migrate.ts');
+	switch (judgeSchema(schema)) {
+		case 'tooOld': {
+			const problem = `${file} contains a store from a version that is too old`;
+			throw new CliError('config', problem, 'restore it with mailctl of commit 2a0e3213 and back it up again');
+		}
+		case 'newer': {
+			const problem = `${file} was created by mailctl ${version}, which is newer`;
+			throw new CliError('config', problem, 'install that version');
+		}
+	}
+	if (session.settings().databaseUrl !== null) {
+		const fix = 'remove MAILCTL_DATABASE_URL from the settings';
+		throw new CliError('config', `${file} contains a store in SQLite`, fix);
+	}
+}
+
+async function replaceStore(
+	session: Session,
+	{yes, hold = false}: RestoreOptions,
+	file: string,
+	{version, schema, time}: Manifest,
+): Promise<void> {
+	const {restoreBackup} = await import('../store/data-folder/backup.ts');
+	const {dataDir} = session.settings();
+	const removeCreated = noteMissing(dataDir);
+	const settings = session.replacingSettings();
+	const unlock = await lockData(dataDir);
+	const count = createByteCount(session, statSync(file).size);
+	try {
+		const hasStore = existsSync(storeFile(dataDir));
+		if (hasStore) {
+			await session.confirm(`Replace the store in ${dataDir} with that of ${shortTime(time)} UTC?`, yes);
+		}
+		const queue = await restoreBackup({file, settings, acting: session.tools, hold, onBytes: count.add});
+		count.end();
+		const waiting = queue.ready + queue.deferred;
+		session.show(
+			{file, version, schema, time, data_dir: dataDir, replaced: hasStore, waiting, held: queue.held},
+			() => [`${dataDir} now has the store of ${shortTime(time)} UTC.`, ...queueLines(waiting, queue.held)],
+		);
+	} catch (error) {
+		removeCreated();
+		throw error;
+	} finally {
+		count.end();
+		await unlock();
 	}
 }
 
@@ -277,15 +281,17 @@ function createByteCount(session: Session, total: number) {
 	};
 }
 
+/** Returns a function that reports by how many bytes a file has grown since its last call. */
 function watchGrowth(file: string, onBytes: (bytes: number) => void): () => void {
-	let known = 0;
+	let lastSize = 0;
 	return () => {
 		const size = statSync(file, {throwIfNoEntry: false})?.size ?? 0;
-		onBytes(size - known);
-		known = size;
+		onBytes(size - lastSize);
+		lastSize = size;
 	};
 }
 
-function refusedAs(error: unknown, fix: string): unknown {
+/** Adds a fix to the error of a refused file. */
+function toCliError(error: unknown, fix: string): unknown {
 	return error instanceof RefusedFileError ? new CliError('data', error.message, fix) : error;
 }

@@ -13,7 +13,7 @@ import {grouped} from './terminal-text.ts';
 
 type Options = {messages: number; connections: number; fill?: number; waiting?: true};
 
-const titles = {accept: 'Accept alone', through: 'End to end'};
+const titles = {accept: 'Accept only', through: 'End to end'};
 
 const explanation = `
 The times p50 to max run from a request to its 202. Lost messages were accepted
@@ -28,7 +28,7 @@ export function benchCommand(command: CliCommand): void {
 		.option('--connections <n>', 'concurrent HTTP connections', count('--connections', 1, 1000), 64)
 		.option(
 			'--fill <n>',
-			'fill the store with n messages instead of measuring; the daemon must be stopped. Only for trials: a power loss meanwhile can damage the store',
+			'fill the store with n messages instead of measuring; the daemon must be stopped. Only for trials: a power loss can damage the store',
 			count('--fill', 1, 100_000_000),
 		)
 		.option('--waiting', 'with --fill, leave the messages waiting in the queue')
@@ -93,7 +93,7 @@ function toLines(figures: object): string[] {
 	);
 }
 
-/** Fills the workspace of `--workspace`, or many new ones. */
+/** Fills the workspace of `--workspace`, or many new workspaces. */
 async function fill(session: Session, messages: number, isWaiting: boolean): Promise<void> {
 	const {dataDir, retrySchedule} = session.storeSettings();
 	const {tools} = session;
@@ -118,7 +118,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 			}
 			return filled;
 		});
-		const [begun, now] = [clock.monotonic(), clock.now()];
+		const [startedAt, now] = [clock.monotonic(), clock.now()];
 		const maxWait = Math.max(...retrySchedule.waits);
 		await fillStore(await session.store(), {
 			workspaces,
@@ -129,7 +129,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 			onProgress: done => progress.show(done, done / messages),
 			...(isWaiting && {waitsUntil: number => now + (number / messages) * maxWait}),
 		});
-		const seconds = (clock.monotonic() - begun) / 1000;
+		const seconds = (clock.monotonic() - startedAt) / 1000;
 		const perSecond = Math.round(messages / seconds);
 		const bytes = await readStoreSize((await session.store()).reader);
 		const figures = {messages, workspaces: workspaces.length, seconds: Math.round(seconds * 10) / 10};
@@ -143,7 +143,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	}
 }
 
-/** With PostgreSQL, a daemon may be running on another machine, which no lock shows. */
+/** Throws if a daemon is running: with PostgreSQL, it may be on another machine, which a lock cannot show. */
 async function refuseNodes(session: Session): Promise<void> {
 	const {listNodes, silentMs} = await import('../store/nodes.ts');
 	const store = await session.store();

@@ -1,8 +1,8 @@
 import {type CliCommand, createProgram} from './program.ts';
 
-// src/cli is the `mailctl` command: nouns with verbs (`key create`). A verb parses its options
-// (options.ts), works on the store through a `Session`, beside a running daemon or without one, and prints for people
-// or, with `--json`, for scripts. The folder relies on src/resources for everything that changes the store. It never
+// src/cli is the `mailctl` command: nouns with verbs (`key create`). A verb parses its options (options.ts), works on
+// the store through a `Session`, beside a running daemon or without one, and prints text for people, or JSON for
+// scripts with `--json`. The folder relies on src/resources for everything that changes the store. It never
 // talks to the daemon except to send, and holds no rule that the API does not have.
 
 /** A noun, or a verb without a noun. `load` returns the function that adds its verbs, or its options and handler. */
@@ -13,38 +13,34 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 	[
 		'Running the service:',
 		[
-			[
-				'serve',
-				'Run the daemon until SIGTERM or SIGINT',
-				() => import('./serve.ts').then(each => each.serveCommand),
-			],
-			['init', 'Prepare the data folder', () => import('./init.ts').then(each => each.initCommand)],
+			['serve', 'Run the daemon until SIGTERM or SIGINT', async () => (await import('./serve.ts')).serveCommand],
+			['init', 'Prepare the data folder', async () => (await import('./init.ts')).initCommand],
 			[
 				'migrate',
-				'Bring the store to the schema of this version',
-				() => import('./init.ts').then(each => each.migrateCommand),
+				'Migrate the store to the schema of this version',
+				async () => (await import('./init.ts')).migrateCommand,
 			],
 			[
 				'doctor',
 				'Check the machine, DNS, delivery and bounce handling',
-				() => import('./doctor.ts').then(each => each.doctorCommand),
+				async () => (await import('./doctor.ts')).doctorCommand,
 			],
 			[
 				'config',
 				'Effective settings and where they come from',
-				() => import('./config.ts').then(each => each.configCommands),
+				async () => (await import('./config.ts')).configCommands,
 			],
 			[
 				'certificate',
 				'TLS certificates (MAILCTL_ACME)',
-				() => import('../resources/certificates/cli.ts').then(each => each.certificateCommands),
+				async () => (await import('../resources/certificates/cli.ts')).certificateCommands,
 			],
 			[
 				'secrets',
 				'Keys that encrypt the store and sign links',
-				() => import('./secrets.ts').then(each => each.secretsCommands),
+				async () => (await import('./secrets.ts')).secretsCommands,
 			],
-			['node', 'Daemons that share the store', () => import('./node.ts').then(each => each.nodeCommands)],
+			['node', 'Daemons that share the store', async () => (await import('./node.ts')).nodeCommands],
 		],
 	],
 	[
@@ -53,37 +49,37 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'send',
 				'Send a message through the running daemon',
-				() => import('../resources/messages/send-cli.ts').then(each => each.sendCommand),
+				async () => (await import('../resources/messages/send-cli.ts')).sendCommand,
 			],
 			[
 				'message',
 				'Messages, their recipients and attempts',
-				() => import('../resources/messages/cli.ts').then(each => each.messageCommands),
+				async () => (await import('../resources/messages/cli.ts')).messageCommands,
 			],
 			[
 				'queue',
 				'Messages waiting for delivery',
-				() => import('../resources/messages/queue-cli.ts').then(each => each.queueCommands),
+				async () => (await import('../resources/messages/queue-cli.ts')).queueCommands,
 			],
 			[
 				'template',
 				'Templates and their versions',
-				() => import('../resources/templates/cli.ts').then(each => each.templateCommands),
+				async () => (await import('../resources/templates/cli.ts')).templateCommands,
 			],
 			[
 				'sample',
 				'The sample template and sender of the first start',
-				() => import('../resources/workspaces/sample-cli.ts').then(each => each.sampleCommands),
+				async () => (await import('../resources/workspaces/sample-cli.ts')).sampleCommands,
 			],
 			[
 				'stats',
 				'Delivery statistics of recent days, of all workspaces unless you name one',
-				() => import('../resources/messages/stats-cli.ts').then(each => each.statsCommand),
+				async () => (await import('../resources/messages/stats-cli.ts')).statsCommand,
 			],
 			[
 				'tls',
 				'TLS use of outbound and inbound mail',
-				() => import('../resources/domains/tls-cli.ts').then(each => each.tlsCommand),
+				async () => (await import('../resources/domains/tls-cli.ts')).tlsCommand,
 			],
 		],
 	],
@@ -93,33 +89,33 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'workspace',
 				'Workspaces: separate senders, templates, lists and keys',
-				() => import('../resources/workspaces/cli.ts').then(each => each.workspaceCommands),
+				async () => (await import('../resources/workspaces/cli.ts')).workspaceCommands,
 			],
 			[
 				'domain',
 				'Sending domains, their DKIM keys and DNS records',
-				() => import('../resources/domains/cli.ts').then(each => each.domainCommands),
+				async () => (await import('../resources/domains/cli.ts')).domainCommands,
 			],
 			[
 				'sender',
 				'Sender addresses',
-				() => import('../resources/domains/senders-cli.ts').then(each => each.senderCommands),
+				async () => (await import('../resources/domains/senders-cli.ts')).senderCommands,
 			],
-			['key', 'API keys', () => import('../resources/keys/cli.ts').then(each => each.keyCommands)],
+			['key', 'API keys', async () => (await import('../resources/keys/cli.ts')).keyCommands],
 			[
 				'webhook',
 				'Webhook endpoints and their deliveries',
-				() => import('../resources/webhooks/cli.ts').then(each => each.webhookCommands),
+				async () => (await import('../resources/webhooks/cli.ts')).webhookCommands,
 			],
 			[
 				'smarthost',
 				'Relays, and the events they report',
-				() => import('../resources/smarthosts/cli.ts').then(each => each.smarthostCommands),
+				async () => (await import('../resources/smarthosts/cli.ts')).smarthostCommands,
 			],
 			[
 				'inbound',
 				'Addresses that receive mail',
-				() => import('../resources/received/cli.ts').then(each => each.inboundCommands),
+				async () => (await import('../resources/received/cli.ts')).inboundCommands,
 			],
 		],
 	],
@@ -129,22 +125,22 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'suppression',
 				'Addresses that receive no mail',
-				() => import('../resources/suppressions/cli.ts').then(each => each.suppressionCommands),
+				async () => (await import('../resources/suppressions/cli.ts')).suppressionCommands,
 			],
 			[
 				'topic',
 				'Topics that recipients can opt out of',
-				() => import('../resources/topics/cli.ts').then(each => each.topicCommands),
+				async () => (await import('../resources/topics/cli.ts')).topicCommands,
 			],
 			[
 				'contact',
-				'What is stored about a recipient, and its erasure',
-				() => import('../resources/contacts/cli.ts').then(each => each.contactCommands),
+				'The data stored about a recipient, and its erasure',
+				async () => (await import('../resources/contacts/cli.ts')).contactCommands,
 			],
 			[
 				'bounce',
 				'Bounces and complaints, and how they are classified',
-				() => import('../resources/received/bounce-cli.ts').then(each => each.bounceCommands),
+				async () => (await import('../resources/received/bounce-cli.ts')).bounceCommands,
 			],
 		],
 	],
@@ -154,42 +150,42 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 			[
 				'user',
 				'Dashboard users and their sign-in links',
-				() => import('../resources/users/cli.ts').then(each => each.userCommands),
+				async () => (await import('../resources/users/cli.ts')).userCommands,
 			],
 			[
 				'alert',
 				'Alerts and their recipients',
-				() => import('../resources/alerts/cli.ts').then(each => each.alertCommands),
+				async () => (await import('../resources/alerts/cli.ts')).alertCommands,
 			],
 			[
 				'audit',
 				'The audit trail: who changed what, and when',
-				() => import('../resources/audit/cli.ts').then(each => each.auditCommands),
+				async () => (await import('../resources/audit/cli.ts')).auditCommands,
 			],
 			[
 				'export',
 				'Print workspaces and their configuration as YAML',
-				() => import('../resources/apply/cli.ts').then(each => each.exportCommand),
+				async () => (await import('../resources/apply/cli.ts')).exportCommand,
 			],
 			[
 				'apply',
 				'Change workspaces to match a YAML file',
-				() => import('../resources/apply/cli.ts').then(each => each.applyCommand),
+				async () => (await import('../resources/apply/cli.ts')).applyCommand,
 			],
 			[
 				'backup',
 				'Write the store and its keys to one file',
-				() => import('./backup.ts').then(each => each.backupCommand),
+				async () => (await import('./backup.ts')).backupCommand,
 			],
 			[
 				'restore',
-				'Put the store of a backup into the data folder',
-				() => import('./backup.ts').then(each => each.restoreCommand),
+				'Restore a backup into the data folder',
+				async () => (await import('./backup.ts')).restoreCommand,
 			],
 			[
 				'bench',
 				'Measure how fast this machine sends, or fill the store',
-				() => import('./bench.ts').then(each => each.benchCommand),
+				async () => (await import('./bench.ts')).benchCommand,
 			],
 			[
 				'completion',
@@ -203,8 +199,8 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 	],
 ];
 
-const entries = groups.flatMap(([heading, inGroup]) =>
-	inGroup.map(([name, about, load]) => ({name, about, load, heading})),
+const commands = groups.flatMap(([heading, entries]) =>
+	entries.map(([name, about, load]) => ({name, about, load, heading})),
 );
 
 /**
@@ -213,14 +209,14 @@ const entries = groups.flatMap(([heading, inGroup]) =>
  */
 export async function mailctl(words?: readonly string[]): Promise<CliCommand> {
 	const program = createProgram().commandsGroup('Administration:').helpCommand(true);
-	for (const {name, about, load, heading} of entries) {
+	for (const {name, about, load, heading} of commands) {
 		const command = program.command(name).description(about).helpCommand(false).helpGroup(heading);
 		if (!words || words.includes(name)) {
-			const fill = await load();
-			fill(command);
+			const addVerbs = await load();
+			addVerbs(command);
 			// A noun's example is that of its first verb.
-			const [first] = command.commands;
-			command.addHelpText('after', () => (first ? `\nExample:\n  ${first.example}` : ''));
+			const [firstVerb] = command.commands;
+			command.addHelpText('after', () => (firstVerb ? `\nExample:\n  ${firstVerb.example}` : ''));
 		}
 	}
 	return program;

@@ -90,7 +90,7 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
 	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
 	const {site, provider, pace, retry, terms} = route;
-	const details = view(provider, pace, retry);
+	const details = paceView(provider, pace, retry);
 	session.show({domain: name, mx: hosts, site, ...details, tls: terms.tls, sources: addressesOf(route)}, () =>
 		fields([
 			['domain', name],
@@ -131,16 +131,11 @@ function hostsText(hosts: readonly string[], answer: DnsAnswer<MxRecord>): strin
 function showAll(session: Session, destinations: Destinations): void {
 	const {other, smarthost, byDomain, byMx} = destinations;
 	const entries = [...new Set([other, ...byDomain.values(), ...byMx.values()])];
-	const rows: Row[] = entries.map(provider => ({
-		name: provider.name,
-		pace: provider.pace,
-		tls: provider.tls,
-		provider,
-	}));
+	const rows: Row[] = entries.map(provider => ({...provider, provider}));
 	rows.splice(1, 0, {name: 'smarthost', pace: smarthost, tls: null, provider: null});
 	session.show(
 		rows.map(({name, pace, tls, provider}) => ({
-			...view(name, pace, provider?.retry ?? noOwnRetry),
+			...paceView(name, pace, provider?.retry ?? noOwnRetry),
 			tls,
 			route: provider?.route ? routeText(provider.route) : null,
 			source_pool: provider?.pool ?? null,
@@ -164,11 +159,12 @@ function showAll(session: Session, destinations: Destinations): void {
 }
 
 function namesOf({byDomain, byMx}: Destinations, provider: Provider | null): string[] {
-	const names = (map: Destinations['byMx']) => [...map].filter(([, each]) => each === provider).map(([name]) => name);
+	const names = (map: Destinations['byMx']) =>
+		[...map].filter(([, entry]) => entry === provider).map(([name]) => name);
 	return [...names(byDomain), ...names(byMx)];
 }
 
-function view(entry: string, pace: Pace, retry: OwnRetry) {
+function paceView(entry: string, pace: Pace, retry: OwnRetry) {
 	return {
 		entry,
 		connections: pace.connections,
@@ -187,10 +183,14 @@ function routeText(route: RouteChoice): string {
 
 function reactionText(reaction: PaceReaction): string {
 	switch (reaction.kind) {
-		case 'suspend':
-			return `suspended for ${duration(reaction.forMs)}${reaction.advice === undefined ? '' : `; ${reaction.advice}`}`;
-		case 'slow':
-			return `${reaction.perMinute} per minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
+		case 'suspend': {
+			const advice = reaction.advice === undefined ? '' : `; ${reaction.advice}`;
+			return `suspended for ${duration(reaction.forMs)}${advice}`;
+		}
+		case 'slow': {
+			const connections = reaction.connections > 1 ? ` on ${reaction.connections} connections` : '';
+			return `${reaction.perMinute} per minute${connections} for ${duration(reaction.forMs)}`;
+		}
 		case 'mails_per_session':
 			return `${reaction.mails} per session`;
 	}

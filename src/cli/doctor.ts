@@ -84,13 +84,13 @@ function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Term
 	}
 	const labelled = (label: string, text: string) =>
 		wrapped(printable(text), width - indent.length - label.length).map(
-			(line, n) => `${indent}${n === 0 ? label : ' '.repeat(label.length)}${line}`,
+			(line, index) => `${indent}${index === 0 ? label : ' '.repeat(label.length)}${line}`,
 		);
 	return [...lines, ...labelled('why: ', why), ...labelled('fix: ', fix)];
 }
 
 function summary(findings: readonly Finding[]): string {
-	const count = (status: Finding['status']) => findings.filter(each => each.status === status).length;
+	const count = (status: Finding['status']) => findings.filter(finding => finding.status === status).length;
 	const plural = (n: number, noun: string) => `${n} ${noun}${n === 1 ? '' : 's'}`;
 	return `\n${count('ok')} ok, ${plural(count('warn'), 'warning')}, ${plural(count('fail'), 'failure')}`;
 }

@@ -21,11 +21,11 @@ export type ExitKind = keyof typeof exitCodes;
 export class CliError extends Error {
 	override readonly name = 'CliError';
 	readonly exitCode: number;
-	/** Lines to print before it, one for each problem with the data. */
+	/** Lines that are printed before the message, one for each problem with the data. */
 	readonly details: readonly string[];
 
-	constructor(kind: ExitKind, wrong: string, fix: string, details: readonly string[] = []) {
-		super(`${wrong}, ${fix}`);
+	constructor(kind: ExitKind, problem: string, fix: string, details: readonly string[] = []) {
+		super(`${problem}, ${fix}`);
 		this.exitCode = exitCodes[kind];
 		this.details = details;
 	}
@@ -58,7 +58,7 @@ export function report(error: unknown): Report {
 	const message = error instanceof Error ? error.message : String(error);
 	const known = knownProblems.find(({codes}) => codes.test(code));
 	if (known) {
-		return {lines: [line(`${known.wrong} (${message}), ${known.fix}`)], exitCode: known.exitCode};
+		return {lines: [line(`${known.problem} (${message}), ${known.fix}`)], exitCode: known.exitCode};
 	}
 	const stack = error instanceof Error ? (error.stack ?? '').split('\n').slice(1) : [];
 	return {
@@ -67,72 +67,72 @@ export function report(error: unknown): Report {
 	};
 }
 
-const knownProblems: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exitCode: number}> = [
+const knownProblems: ReadonlyArray<{codes: RegExp; problem: string; fix: string; exitCode: number}> = [
 	{
 		codes: /^FILE_REFUSED$/,
-		wrong: 'a file or folder was refused',
+		problem: 'a file or folder was refused',
 		fix: 'replace it with a regular file or folder',
 		exitCode: exitCodes.data,
 	},
 	{
 		codes: /^SQLITE_DRIVER$/,
-		wrong: 'the sqlite3 driver is not built',
+		problem: 'the sqlite3 driver is not built',
 		fix: 'install python3, make and g++ and run npm rebuild sqlite3',
 		exitCode: exitCodes.unavailable,
 	},
 	{
 		codes: /^SEALED_SECRET$/,
-		wrong: 'a secret in the store cannot be decrypted',
+		problem: 'a secret in the store cannot be decrypted',
 		fix: 'replace it: rotate the webhook or the keys of the domain, or set the route of the workspace again',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^SQLITE_(BUSY|LOCKED)$/,
-		wrong: 'the store is busy',
+		problem: 'the store is busy',
 		fix: 'try again',
 		exitCode: exitCodes.temporary,
 	},
 	{
 		codes: /^SQLITE_(CORRUPT|NOTADB)$/,
-		wrong: 'the store is damaged',
+		problem: 'the store is damaged',
 		fix: 'restore the last backup',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^(EACCES|EPERM)$/,
 		// The command of the package switches to the service's user, even for root.
-		wrong: `the user ${userName()} may not access a file or folder`,
+		problem: `the user ${userName()} may not access a file or folder`,
 		fix: 'choose another one, or give this user access',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
-		wrong: 'a file cannot be read or written',
+		problem: 'a file cannot be read or written',
 		fix: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^TRANSACTION_POOLING$/,
-		wrong: 'MAILCTL_DATABASE_URL points to a connection pooler in transaction mode',
+		problem: 'MAILCTL_DATABASE_URL points to a connection pooler in transaction mode',
 		fix: 'set its pool mode to session (PgBouncer: pool_mode=session), or connect to PostgreSQL directly',
 		exitCode: exitCodes.config,
 	},
 	{
 		codes: /^25006$/,
-		wrong: 'the database is read-only',
+		problem: 'the database is read-only',
 		fix: 'make it writable, or change the URL if it points to a replica',
 		exitCode: exitCodes.temporary,
 	},
 	// PostgreSQL: class 28 means a refused user or password, 3D000 a database that does not exist.
 	{
 		codes: /^(28\w{3}|3D000|ENOTFOUND)$/,
-		wrong: 'the database of MAILCTL_DATABASE_URL cannot be used',
+		problem: 'the database of MAILCTL_DATABASE_URL cannot be used',
 		fix: 'fix the URL',
 		exitCode: exitCodes.config,
 	},
 	{
 		codes: /^(08|53|57)\w{3}$|^(ECONN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN)/,
-		wrong: 'the database cannot be reached',
+		problem: 'the database cannot be reached',
 		fix: 'start it or try again',
 		exitCode: exitCodes.temporary,
 	},

@@ -45,7 +45,7 @@ const placeholders: Readonly<Partial<Record<Field['kind'], string>>> = {
 	size: 'size',
 };
 
-/** `--monthly-quota <n>`; a flag has no value. */
+/** Returns an option with a placeholder for its value, such as `--monthly-quota <n>`; a flag has none. */
 function toFlags({name, kind, option}: Field): string {
 	const long = option ?? snakeCase(name).replaceAll(/[_.]/g, '-');
 	const placeholder = placeholders[kind] ?? long.split('-').at(-1);
@@ -54,7 +54,7 @@ function toFlags({name, kind, option}: Field): string {
 
 const maxListedChoices = 12;
 
-/** The description as a clause, with the choices and the default. The word `none` stands for `null` here. */
+/** Returns the description as a clause, with the choices and the default. On the command line, `none` means `null`. */
 function toHelp({description, isList, isSecret, schema, default: initial}: Field): string {
 	const {enum: choices = []} = schema;
 	const clause = lowerFirst(description.replaceAll('`null`', none).replaceAll('`', '').replace(/\.$/, ''));
@@ -68,9 +68,9 @@ function toHelp({description, isList, isSecret, schema, default: initial}: Field
 
 function toParser(field: Field): (text: string) => unknown {
 	const flag = `--${toOption(field).name()}`;
-	const words = field.isNullable ? [none, ...(field.default === undefined ? [] : ['default'])] : [];
+	const clearing = field.isNullable ? [none, ...(field.default === undefined ? [] : ['default'])] : [];
 	const parse = (text: string) => {
-		if (words.includes(text)) {
+		if (clearing.includes(text)) {
 			return none;
 		}
 		const parsed = parseField(field, text);
@@ -79,7 +79,7 @@ function toParser(field: Field): (text: string) => unknown {
 	return Object.assign(parse, {choices: field.schema.enum});
 }
 
-/** The values of a list are separated by commas, or have an option each. `none` clears a list that may be empty. */
+/** Returns the parser of a list, with commas or an option per value. `none` clears a list that may be empty. */
 function toListParser(field: Field): (text: string, previous: unknown) => unknown {
 	const parse = toParser(field);
 	const parseAll = (text: string, previous: unknown = []) => {
@@ -95,7 +95,7 @@ function toListParser(field: Field): (text: string, previous: unknown) => unknow
 	return Object.assign(parseAll, {choices: field.schema.enum});
 }
 
-/** Converts what is wrong to advice: `must be a size` to `use a size`. */
+/** Converts a problem to a fix: `must be a size` to `use a size`. */
 function toFix(problem: string): string {
 	return /^must be /.test(problem) ? problem.replace(/^must be (?:one of )?/, 'use ') : `it ${problem}`;
 }

@@ -6,9 +6,7 @@ import {CliError} from './fault.ts';
 /** The limit for files that are read into memory (variables, attachments, messages), which are never larger. */
 const maxOctets = 32 * 1024 ** 2;
 
-/**
- * Reads a file named on the command line; `-` is standard input. Throws bad data (65) if it is missing or too large.
- */
+/** Reads the named file, or standard input for `-`. Throws a data error (65) if it is missing or too large. */
 export async function readInput(name: string): Promise<Buffer> {
 	if (name === '-') {
 		return await readStandardInput();
@@ -20,10 +18,7 @@ export async function readInput(name: string): Promise<Buffer> {
 	}
 }
 
-/**
- * Returns the value of an option that may be a secret. `-` reads it from standard input, which keeps it out of the
- * process list.
- */
+/** Returns the value of an option. `-` reads it from standard input, which keeps a secret out of the process list. */
 export async function readSecret(value: string): Promise<string> {
 	return value === '-' ? (await readStandardInput()).toString().trim() : value;
 }
@@ -57,18 +52,18 @@ export async function openInput(name: string): Promise<Input> {
 	}
 }
 
-/** Converts the error of reading a named file: bad data (65) if it is missing, too large or not a regular file. */
+/** Converts the error of reading a named file: a data error (65) if it is missing, too large or not regular. */
 export function inputProblem(
 	error: unknown,
 	name: string,
-	fix = 'name a regular file, or pipe the data in and name -',
+	fix = 'name a regular file, or pipe the data in and use -',
 ): unknown {
 	if (error instanceof RefusedFileError) {
 		return new CliError('data', error.message, fix);
 	}
 	const code = (error as NodeJS.ErrnoException).code;
 	return code === 'ENOENT' || code === 'ENOTDIR'
-		? new CliError('data', `there is no file ${name}`, 'name an existing file')
+		? new CliError('data', `${name} does not exist`, 'name an existing file')
 		: error;
 }
 

@@ -78,8 +78,8 @@ export function welcomeLines(keys: FirstKeys): string[] {
 
 /**
  * Writes the welcome text with the keys to a file that only the data folder's owner can read: without a terminal,
- * output ends up in journals and container logs. Returns the file, or `null` if one exists already, whose keys are left
- * alone.
+ * output ends up in journals and container logs. Returns the file, or `null` if one exists already, which is not
+ * overwritten.
  */
 export function writeFirstKeys(dataDir: string, keys: FirstKeys): string | null {
 	const file = join(dataDir, firstKeysFile);
@@ -95,7 +95,7 @@ export function writeFirstKeys(dataDir: string, keys: FirstKeys): string | null 
 	}
 }
 
-/** Returns the command that calls this program again. */
+/** Returns the command line that runs this program again. */
 export function thisCommand(): string {
 	return commandName(process.argv[1] ?? '', process.cwd());
 }

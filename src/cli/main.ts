@@ -36,10 +36,7 @@ function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
 	});
 }
 
-/**
- * Replaces closed terminals with /dev/null: on exit, Node restores the state of its terminals and aborts if one is
- * gone.
- */
+/** Replaces closed terminals with /dev/null: on exit, Node restores the state of terminals, and aborts if it cannot. */
 function replaceClosedTerminals(terminals: readonly number[]): void {
 	for (const fd of terminals.filter(fd => !isatty(fd))) {
 		closeSync(fd);
@@ -53,15 +50,15 @@ function usageReport({code, message}: CommanderError, program: Command, argv: re
 	const help = `see ${command} --help`;
 	if (code === 'commander.help') {
 		// Commander has already printed the help above.
-		return {lines: [`mailctl: a command is missing, use one of those above`], exitCode: exitCodes.usage};
+		return {lines: ['mailctl: a command is missing, use one of those above'], exitCode: exitCodes.usage};
 	}
-	const [first = '', suggestion] = message.split('\n');
-	const problem = first.replace(/^error: /, '').replace(/\.$/, '');
+	const [summary = '', suggestion] = message.split('\n');
+	const problem = summary.replace(/^error: /, '').replace(/\.$/, '');
 	const fix = suggestion ? suggestion.replace(/^\(Did/, 'did').replace(/\)$/, '') : help;
 	return {lines: [`mailctl: ${problem}, ${fix}`], exitCode: exitCodes.usage};
 }
 
-/** Returns the command that the arguments name, as far as it is known. */
+/** Returns the command that the arguments name, up to the first unknown word. */
 function namedCommand(program: Command, argv: readonly string[]): string {
 	const path = [program.name()];
 	let command: Command | undefined = program;

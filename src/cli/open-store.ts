@@ -23,11 +23,8 @@ export async function openStoreFor(settings: Settings, {createIfEmpty = false, a
 			}
 			await migrate(store.database);
 		} else if (state === 'older' && !allowOld) {
-			throw new CliError(
-				'config',
-				'the store was created by an older version',
-				'stop the daemon and run mailctl migrate',
-			);
+			const problem = 'the store was created by an older version';
+			throw new CliError('config', problem, 'stop the daemon and run mailctl migrate');
 		}
 		return store;
 	} catch (error) {
@@ -72,10 +69,7 @@ function refuseUnusable(state: SchemaState): void {
 	}
 }
 
-/**
- * The error for a missing store. Only commands that prepare a first message create one: otherwise the user is probably
- * in the wrong folder or may not read it.
- */
+/** Returns the error for a missing store, which only a few commands create: else the folder is probably wrong. */
 export function missingStore({databaseUrl, dataDir}: Settings): CliError {
 	if (databaseUrl !== null) {
 		const problem = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';

@@ -18,7 +18,7 @@ export function refuse(option: string, text: string, fix: string): never {
 /** Accepts one of the words. */
 export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
 	const parse = (text: string) =>
-		words.find(each => each === text) ??
+		words.find(word => word === text) ??
 		refuse(option, text, `use ${words.join(words.length === 2 ? ' or ' : ', ')}`);
 	return Object.assign(parse, {choices: words});
 }
@@ -43,17 +43,17 @@ export function orNull<Value>(value: Value | typeof none): Value | null {
 export function changesIn<Values extends object>(values: Values) {
 	const changes = defined(values);
 	if (Object.keys(changes).length === 0) {
-		throw new CliError('usage', 'nothing to change', 'use at least one option of --help');
+		throw new CliError('usage', 'nothing to change', 'use at least one of the options in --help');
 	}
 	return changes;
 }
 
-/** A BCP 47 tag in its canonical form. */
+/** Returns a BCP 47 tag in its canonical form. */
 export function locale(text: string): string {
 	return validLocale(text) ?? refuse('--locale', text, 'use a language tag such as en or de-AT');
 }
 
-/** An IANA zone name. */
+/** Validates an IANA zone name. */
 export function timezone(text: string): string {
 	return isValidTimezone(text) ? text : refuse('--timezone', text, 'use a zone name such as Europe/Vienna');
 }
@@ -95,18 +95,19 @@ export function rateLimit(text: string): string {
 
 /** Parses an RFC 3339 time, or a duration before now, to milliseconds since 1970. */
 export function past(option: string): (text: string) => number {
-	return text => moment(option, text, -1);
+	return text => parseMoment(option, text, -1);
 }
 
 /** Parses a future RFC 3339 time, or a duration from now, to milliseconds since 1970. */
 export function future(option: string): (text: string) => number {
 	return text => {
-		const time = moment(option, text, 1);
+		const time = parseMoment(option, text, 1);
 		return time > Date.now() ? time : refuse(option, text, 'use a time in the future');
 	};
 }
 
-function moment(option: string, text: string, sign: 1 | -1): number {
+/** Parses a time, or a duration after now (`sign` 1) or before now (`sign` -1). */
+function parseMoment(option: string, text: string, sign: 1 | -1): number {
 	const span = durationParser(0)(text, '');
 	return (
 		(span.ok ? Date.now() + sign * span.value : parseTime(text)) ??
@@ -139,7 +140,7 @@ export function domain(text: string): string {
 	return name;
 }
 
-/** The selector of a DKIM key: one label, short enough for a suffix. */
+/** Validates the selector of a DKIM key: one label, short enough for a suffix. */
 export function selector(text: string): string {
 	return /^[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?$/.test(text)
 		? text
@@ -159,9 +160,9 @@ export function metadata(pairs: readonly string[]): Record<string, string> {
 }
 
 export function metadataPair(pair: string): [key: string, value: string] {
-	const at = pair.indexOf('=');
-	if (at < 1) {
+	const separator = pair.indexOf('=');
+	if (separator < 1) {
 		throw new CliError('usage', `--metadata "${pair}" is not allowed`, 'use KEY=VALUE');
 	}
-	return [pair.slice(0, at), pair.slice(at + 1)];
+	return [pair.slice(0, separator), pair.slice(separator + 1)];
 }

@@ -65,7 +65,7 @@ function showFirstKeys(
 	const file = writeFirstKeys(settings.dataDir, keys);
 	const text =
 		file === null
-			? 'The first keys are not shown because first-keys.txt of another start exists: create new keys with mailctl key create.'
+			? 'The first keys are not shown because a first-keys.txt from another start exists: create new keys with mailctl key create.'
 			: 'The first keys and what to do next are in this file, which only its owner can read.';
 	logger.info({event: 'first_keys', file}, text);
 	return 'file';

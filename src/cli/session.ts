@@ -42,9 +42,7 @@ import {missingStore, openStoreFor} from './open-store.ts';
 import {Progress, Terminal} from './terminal.ts';
 import {type Noun, toLines, toTable} from './terminal-text.ts';
 
-/**
- * Finds running daemons: with SQLite by the lock of the data folder, with PostgreSQL by the heartbeats of the nodes.
- */
+/** Finds running daemons: with SQLite by the lock of the data folder, with PostgreSQL by the heartbeats of nodes. */
 export async function readDaemons(session: Session): Promise<Daemons> {
 	const {dataDir, databaseUrl} = session.storeSettings();
 	const silentSince = storeTime(session.tools.clock.now() - silentMs);
@@ -86,7 +84,7 @@ export class Session {
 	#store: Promise<Store> | undefined;
 	#secrets: Promise<MasterKeys> | undefined;
 	/** The workspace of the last id that `idOf` found. */
-	#ofId: string | undefined;
+	#workspaceOfId: string | undefined;
 
 	/** With `makesStore`, a missing store is created. */
 	constructor(globals: Globals, makesStore: boolean) {
@@ -211,11 +209,11 @@ export class Session {
 	 * only one.
 	 */
 	async workspace(): Promise<Workspace> {
-		const named =
-			this.#ofId === undefined
+		const selected =
+			this.#workspaceOfId === undefined
 				? await this.chosenWorkspace()
-				: await findWorkspace(await this.reader(), this.#ofId);
-		return named ?? foundWorkspace(this.settings(), await this.#defaultWorkspace());
+				: await findWorkspace(await this.reader(), this.#workspaceOfId);
+		return selected ?? requireDefault(this.settings(), await this.#defaultWorkspace());
 	}
 
 	/** Returns what the queries of a verb need: the id of the workspace, and the reader. */
@@ -224,7 +222,7 @@ export class Session {
 		return {workspaceId, reader: await this.reader()};
 	}
 
-	/** Returns the default workspace, or `undefined` if verbs must be told which one. */
+	/** Returns the default workspace, or `undefined` if verbs need `--workspace`. */
 	async workspaceInUse(): Promise<Workspace | undefined> {
 		return (await this.#defaultWorkspace()).row;
 	}
@@ -240,18 +238,18 @@ export class Session {
 	}
 
 	/**
-	 * Resolves an id or its unique prefix, in any workspace or in the one of `--workspace`. Returns `undefined` if
-	 * there is none, and throws bad data (65) if the prefix is ambiguous.
+	 * Resolves an id or its unique prefix, in any workspace or in the one of `--workspace`. Returns `undefined` if no
+	 * id matches, and throws a data error (65) if the prefix is ambiguous.
 	 */
 	async idOf(kind: OwnedKind, text: string): Promise<string | undefined> {
 		if (!text.startsWith(`${kind}_`) || !/^[\w-]{1,80}$/.test(text)) {
 			return undefined;
 		}
 		const workspaceId = (await this.chosenWorkspace())?.id;
-		const ids = await findIds(await this.reader(), kind, {start: text, workspaceId, limit: maxNamed});
-		const meant = await oneOfIds(text, ids, async () => (await this.workspaceInUse())?.id);
-		this.#ofId = meant?.workspace_id;
-		return meant?.id;
+		const ids = await findIds(await this.reader(), kind, {start: text, workspaceId, limit: maxListed});
+		const match = await chooseId(text, ids, async () => (await this.workspaceInUse())?.id);
+		this.#workspaceOfId = match?.workspace_id;
+		return match?.id;
 	}
 
 	/** Prints a result: one JSON document with `--json`, else lines for people. */
@@ -269,13 +267,13 @@ export class Session {
 		this.show(rows.map(noun.json), () => toTable(noun, rows, width));
 	}
 
-	/** Streams CSV, and stops if the reader is gone. Throws a usage error (64) with `--json`. */
+	/** Streams CSV, and stops if the reader has closed the output. Throws a usage error (64) with `--json`. */
 	async csv(text: AsyncIterable<string>): Promise<void> {
 		if (this.json) {
 			throw new CliError('usage', '--csv and --json cannot be combined', 'leave one out');
 		}
-		for await (const part of text) {
-			if (!(await this.terminal.writeText(part))) {
+		for await (const chunk of text) {
+			if (!(await this.terminal.writeText(chunk))) {
 				return;
 			}
 		}
@@ -304,11 +302,8 @@ export class Session {
 			return;
 		}
 		if (!this.terminal.canAsk) {
-			throw new CliError(
-				'usage',
-				'this destroys data, and there is no terminal to confirm it',
-				'add --yes to confirm',
-			);
+			const problem = 'this destroys data, and there is no terminal to confirm it';
+			throw new CliError('usage', problem, 'add --yes to confirm');
 		}
 		const prompt = createInterface({input: process.stdin, output: process.stderr});
 		const answer = await prompt.question(`${question} [y/N] `);
@@ -332,27 +327,27 @@ export function pacedWriter(writer: Writer, {monotonic}: Pick<Clock, 'monotonic'
 			if (pauseMs > 0) {
 				await sleep(pauseMs);
 			}
-			const began = monotonic();
+			const startedAt = monotonic();
 			try {
 				return await writer.transaction(work);
 			} finally {
-				const ended = monotonic();
-				pausedUntil = ended + (ended - began);
+				const endedAt = monotonic();
+				pausedUntil = endedAt + (endedAt - startedAt);
 			}
 		},
 	};
 }
 
-/** Finds a workspace by id, unique prefix or name. Throws bad data (65). */
+/** Finds a workspace by id, unique prefix or name. Throws a data error (65). */
 export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
 	const exact = isId('ws', name) ? await findWorkspace(reader, name) : undefined;
 	// Ids come first: the admin of a workspace chooses its name, which must not shadow the id of another one.
-	const begun =
+	const byPrefix =
 		exact || !name.startsWith('ws_') ? [] : (await listWorkspaces(reader)).filter(({id}) => id.startsWith(name));
-	const named = begun.length === 0 ? await findWorkspaceByName(reader, name) : undefined;
-	const workspace = exact ?? (begun.length === 1 ? begun[0] : named);
+	const byName = byPrefix.length === 0 ? await findWorkspaceByName(reader, name) : undefined;
+	const workspace = exact ?? (byPrefix.length === 1 ? byPrefix[0] : byName);
 	if (!workspace) {
-		throw new CliError('data', `there is no workspace ${name}`, 'see mailctl workspace list');
+		throw new CliError('data', `workspace ${name} not found`, 'see mailctl workspace list');
 	}
 	return workspace;
 }
@@ -371,32 +366,33 @@ function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspac
 	return {all, key, row};
 }
 
-/** Throws if there is no workspace, if there are several without a default, or if the default does not exist. */
-function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: DefaultWorkspace): Workspace {
+/** Throws if no workspace exists, if several exist without a default, or if the default does not exist. */
+function requireDefault({workspace, dataDir}: Settings, {all, key, row}: DefaultWorkspace): Workspace {
 	if (row) {
 		return row;
 	}
 	if (all.length === 0) {
-		throw new CliError('data', 'there is no workspace yet', 'create one with mailctl workspace create --name NAME');
+		throw new CliError('data', 'no workspace exists yet', 'create one with mailctl workspace create --name NAME');
 	}
-	const names = all.map(({name}) => name).slice(0, maxNamed);
+	const names = all.map(({name}) => name).slice(0, maxListed);
 	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
 	if (key === null) {
 		const fix = 'select one with --workspace ID|NAME, or set a default with mailctl workspace use NAME';
-		throw new CliError('usage', `there are several workspaces (${listed})`, fix);
+		throw new CliError('usage', `several workspaces exist (${listed})`, fix);
 	}
-	const place = workspace === null ? usedWorkspaceFile(dataDir) : 'MAILCTL_WORKSPACE';
+	const source = workspace === null ? usedWorkspaceFile(dataDir) : 'MAILCTL_WORKSPACE';
 	const fix = workspace === null ? 'choose another with mailctl workspace use NAME' : 'fix it';
-	throw new CliError('data', `${place} names the workspace ${key}, which does not exist (existing: ${listed})`, fix);
+	throw new CliError('data', `${source} names the workspace ${key}, which does not exist (existing: ${listed})`, fix);
 }
 
-const maxNamed = 10;
+/** The maximum number of workspaces, or of matching ids, that an error considers. */
+const maxListed = 10;
 
 /**
  * Chooses the exact id, else the only one with the prefix. Of several, the one in the default workspace is chosen,
  * because templates of different workspaces may share an id.
  */
-async function oneOfIds(
+async function chooseId(
 	text: string,
 	matches: readonly OwnedId[],
 	findDefault: () => Promise<string | undefined>,
@@ -407,9 +403,9 @@ async function oneOfIds(
 		return ids[0];
 	}
 	const defaultId = await findDefault();
-	const own = ids.filter(({workspace_id: id}) => id === defaultId);
-	if (own.length === 1) {
-		return own[0];
+	const inDefault = ids.filter(({workspace_id: id}) => id === defaultId);
+	if (inDefault.length === 1) {
+		return inDefault[0];
 	}
 	if (exact.length > 0) {
 		throw new CliError('data', `several workspaces have ${text}`, 'select one with --workspace ID|NAME');

@@ -13,38 +13,46 @@ export function printable(text: string): string {
 }
 
 // All controls except line ends, tabs, and our own colors.
-const obeyed = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
+const controls = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
 
-/** Escapes every control in lines for a terminal that the terminal would interpret. */
+/** Escapes every control character that a terminal would interpret, in lines to print. */
 export function harmless(lines: string): string {
-	return lines.replace(obeyed, escaped);
+	return lines.replace(controls, escaped);
 }
 
 function escaped(character: string): string {
 	const code = character.codePointAt(0) ?? 0;
 	const hex = code.toString(16);
-	return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
+	if (code < 0x100) {
+		return `\\x${hex.padStart(2, '0')}`;
+	}
+	return code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
 }
 
 // Sequences that a terminal shows as one character: a flag, or a character with its skin tone and combining marks.
-const places = /\p{Regional_Indicator}{2}|(?:\p{Emoji_Modifier_Base}\p{Emoji_Modifier}|.)[\p{Mn}\p{Me}]*/gsu;
+const graphemes = /\p{Regional_Indicator}{2}|(?:\p{Emoji_Modifier_Base}\p{Emoji_Modifier}|.)[\p{Mn}\p{Me}]*/gsu;
 // Texts whose characters all have one column, which is nearly everything that is printed.
 const plain = /^[\x20-\x7e\xa0-\u024f]*$/;
-const mark = /^[\p{Mn}\p{Me}]/u;
+const combiningMark = /^[\p{Mn}\p{Me}]/u;
 /** Sequences of two columns although the first character has one: flags, and emoji made by a variation selector. */
-const pair = /^(?:\p{Regional_Indicator}{2}|\p{Emoji}\ufe0f)/u;
+const widePair = /^(?:\p{Regional_Indicator}{2}|\p{Emoji}\ufe0f)/u;
 
-function placesOf(text: string): readonly string[] {
-	return text.match(places) ?? [];
+function splitGraphemes(text: string): readonly string[] {
+	return text.match(graphemes) ?? [];
 }
 
-function placeWidth(place: string): number {
-	return pair.test(place) ? 2 : mark.test(place) ? 0 : eastAsianWidth(place.codePointAt(0) as number);
+function graphemeWidth(grapheme: string): number {
+	if (widePair.test(grapheme)) {
+		return 2;
+	}
+	return combiningMark.test(grapheme) ? 0 : eastAsianWidth(grapheme.codePointAt(0) as number);
 }
 
 /** Returns how many terminal columns a text occupies. */
 export function widthOf(text: string): number {
-	return plain.test(text) ? text.length : placesOf(text).reduce((sum, place) => sum + placeWidth(place), 0);
+	return plain.test(text)
+		? text.length
+		: splitGraphemes(text).reduce((sum, grapheme) => sum + graphemeWidth(grapheme), 0);
 }
 
 /** Truncates a text to a number of columns, with an ellipsis. */
@@ -57,12 +65,12 @@ export function cut(text: string, width: number): string {
 	}
 	let visible = '';
 	let columns = 0;
-	for (const place of placesOf(text)) {
-		columns += placeWidth(place);
+	for (const grapheme of splitGraphemes(text)) {
+		columns += graphemeWidth(grapheme);
 		if (columns > width - 1) {
 			break;
 		}
-		visible += place;
+		visible += grapheme;
 	}
 	return `${visible}…`;
 }
@@ -72,7 +80,7 @@ export function shortTime(stored: string | null): string {
 	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');
 }
 
-/** Formats when a waiting recipient is attempted, or since when it is due if something else keeps it waiting. */
+/** Formats when a recipient is attempted next, or from when it was due if something else delays it. */
 export function nextTry(stored: string, now: number): string {
 	return `${Date.parse(stored) > now ? 'next attempt' : 'due since'} ${shortTime(stored)} UTC`;
 }
@@ -128,26 +136,24 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 	return [...lines, indent + line];
 }
 
-/**
- * Like `wrapped`, for untrusted text: words that are longer than a line are broken, because nobody needs to copy them.
- */
+/** Like `wrapped`, for untrusted text: words longer than a line are broken, because nobody needs to copy them. */
 export function folded(text: string, width: number, indent = ''): string[] {
-	return wrapped(broken(text, Math.max(1, width - widthOf(indent))), width, indent);
+	return wrapped(breakLongWords(text, Math.max(1, width - widthOf(indent))), width, indent);
 }
 
-function broken(text: string, width: number): string {
+function breakLongWords(text: string, width: number): string {
 	return text
 		.split(' ')
 		.map(word => {
 			let columns = 0;
 			let pieces = '';
-			for (const place of placesOf(word)) {
-				columns += placeWidth(place);
+			for (const grapheme of splitGraphemes(word)) {
+				columns += graphemeWidth(grapheme);
 				if (columns > width) {
 					pieces += ' ';
-					columns = placeWidth(place);
+					columns = graphemeWidth(grapheme);
 				}
-				pieces += place;
+				pieces += grapheme;
 			}
 			return pieces;
 		})
@@ -205,6 +211,7 @@ export function toLines<Row>(noun: Noun<Row>, row: Row, width?: number): string[
 }
 
 const gap = '  ';
+/** Columns are not cut below this width. */
 const minWidth = 8;
 
 /**
@@ -213,12 +220,12 @@ const minWidth = 8;
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
 	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
 	const titles = columns.map(column => column.title);
-	const measure = () =>
+	const measureWidths = () =>
 		columns.map((_, index) => Math.max(...[titles, ...cells].map(line => widthOf(line[index] ?? ''))));
-	let widths = measure();
+	let widths = measureWidths();
 	if (lineWidth(widths) > width) {
 		shortenIds(columns, cells);
-		widths = measure();
+		widths = measureWidths();
 	}
 	shrink(columns, widths, width);
 	return [titles, ...cells].map(line =>
@@ -234,19 +241,19 @@ export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly R
 }
 
 const lineWidth = (widths: readonly number[]) =>
-	widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1));
+	widths.reduce((sum, width) => sum + width, gap.length * (widths.length - 1));
 
 /** The minimum length of a shortened id. Ids begin with kind and time, so a shorter prefix may soon be ambiguous. */
 const minId = 16;
 
 function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): void {
-	for (const [index, {id: least}] of columns.entries()) {
-		if (least === undefined) {
+	for (const [index, {id: minLength}] of columns.entries()) {
+		if (minLength === undefined) {
 			continue;
 		}
 		const ids = new Set(cells.map(line => line[index] ?? ''));
 		const maxWidth = Math.max(0, ...[...ids].map(id => id.length));
-		let length = least === true ? minId : least;
+		let length = minLength === true ? minId : minLength;
 		while (length < maxWidth && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
 			length++;
 		}
@@ -276,14 +283,14 @@ function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: 
 
 /** Formats names and values in two columns. Long values are wrapped; `undefined` values are omitted. */
 export function fields(
-	all: ReadonlyArray<readonly [name: string, value: string | number | null | undefined]>,
+	entries: ReadonlyArray<readonly [name: string, value: string | number | null | undefined]>,
 	width = Number.POSITIVE_INFINITY,
 ): string[] {
-	const pairs = all.filter(([, value]) => value !== undefined);
-	const names = Math.max(...pairs.map(([name]) => name.length));
-	const indent = ' '.repeat(names + gap.length);
+	const pairs = entries.filter(([, value]) => value !== undefined);
+	const nameWidth = Math.max(...pairs.map(([name]) => name.length));
+	const indent = ' '.repeat(nameWidth + gap.length);
 	return pairs.flatMap(([name, value]) => {
-		const [first = '', ...rest] = wrapped(printable(String(value ?? '–')), width, indent);
-		return [name.padEnd(indent.length) + first.slice(indent.length), ...rest].map(line => line.trimEnd());
+		const [firstLine = '', ...rest] = wrapped(printable(String(value ?? '–')), width, indent);
+		return [name.padEnd(indent.length) + firstLine.slice(indent.length), ...rest].map(line => line.trimEnd());
 	});
 }

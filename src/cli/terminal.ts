@@ -39,7 +39,7 @@ export class Terminal {
 		if (Number.isInteger(this.#columns) && this.#columns > 0) {
 			return this.#columns;
 		}
-		return this.#stdout.isTTY ? widthOf(this.#stdout) : Number.POSITIVE_INFINITY;
+		return this.#stdout.isTTY ? columnsOf(this.#stdout) : Number.POSITIVE_INFINITY;
 	}
 
 	/** The number of lines, or `null` without a terminal. */
@@ -51,12 +51,12 @@ export class Terminal {
 		void this.#stdout.write(harmless(lines.map(line => `${line}\n`).join('')));
 
 	readonly printJson = (value: unknown): void =>
-		void this.#stdout.write(`${jsonOf(value, this.#stdout.isTTY ? 2 : undefined)}\n`);
+		void this.#stdout.write(`${toJson(value, this.#stdout.isTTY ? 2 : undefined)}\n`);
 
 	/** Writes bytes unchanged, for raw messages. */
 	readonly write = (bytes: Uint8Array): void => void this.#stdout.write(bytes);
 
-	/** Writes a part of a long text. Resolves once it is written, with `false` if the reader is gone. */
+	/** Writes a part of a long text. Resolves once it is written, with `false` if the reader has closed the output. */
 	readonly writeText = (text: string): Promise<boolean> =>
 		new Promise((resolve, reject) => {
 			this.#stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
@@ -74,7 +74,7 @@ export class Terminal {
 	readonly status = (line: string | null): void => {
 		if (this.#stderr.isTTY === true) {
 			// Cut to the width, because a line that wraps could not be replaced.
-			this.#stderr.write(`\r\x1b[K${line === null ? '' : cut(harmless(line), widthOf(this.#stderr) - 1)}`);
+			this.#stderr.write(`\r\x1b[K${line === null ? '' : cut(harmless(line), columnsOf(this.#stderr) - 1)}`);
 		}
 	};
 
@@ -86,7 +86,7 @@ export class Terminal {
 }
 
 /** Formats JSON. C1 controls are escaped, because JSON leaves them as they are and terminals interpret them. */
-function jsonOf(value: unknown, space: number | undefined): string {
+function toJson(value: unknown, space: number | undefined): string {
 	return writeExact(value, space).replace(
 		/[\u007f-\u009f]/g,
 		control => `\\u00${control.charCodeAt(0).toString(16)}`,
@@ -94,11 +94,11 @@ function jsonOf(value: unknown, space: number | undefined): string {
 }
 
 /** Returns the width of a terminal; one of unknown size, as with `docker exec -t`, reports 0. */
-function widthOf(stream: {readonly columns: number}): number {
+function columnsOf(stream: {readonly columns: number}): number {
 	return stream.columns || 80;
 }
 
-const everyMs = 100;
+const refreshMs = 100;
 const barWidth = 24;
 
 /** A progress line, shown only on a terminal; `unit` names what is counted, such as `lines`. */
@@ -116,10 +116,10 @@ export class Progress {
 		this.#started = clock.monotonic();
 	}
 
-	/** Shows the progress; `part` is the fraction of the whole, or `null` if the whole is unknown. */
+	/** Shows the progress; `part` is the fraction that is done, or `null` if the total is unknown. */
 	show(done: number, part: number | null): void {
 		const now = this.#clock.monotonic();
-		if (now - this.#lastShownAt >= everyMs) {
+		if (now - this.#lastShownAt >= refreshMs) {
 			this.#lastShownAt = now;
 			this.#terminal.status(progressLine({done, part, unit: this.#unit, elapsedMs: now - this.#started}));
 		}
@@ -131,18 +131,15 @@ export class Progress {
 	}
 }
 
-/** Formats `[############            ]  50 %  500,000 lines  50,000/s  10s left`. */
-export function progressLine({
-	done,
-	part,
-	unit,
-	elapsedMs,
-}: {
+type ProgressState = {
 	readonly done: number;
 	readonly part: number | null;
 	readonly unit: string;
 	readonly elapsedMs: number;
-}): string {
+};
+
+/** Formats `[############            ]  50 %  500,000 lines  50,000/s  10s left`. */
+export function progressLine({done, part, unit, elapsedMs}: ProgressState): string {
 	const rate = elapsedMs > 0 ? Math.round((done / elapsedMs) * 1000) : 0;
 	const count = `${grouped(done)} ${unit}  ${grouped(rate)}/s`;
 	if (part === null) {
@@ -152,6 +149,6 @@ export function progressLine({
 	const filled = Math.floor(fraction * barWidth);
 	const percent = String(Math.floor(fraction * 100)).padStart(3);
 	// Below one percent, the remaining time cannot be estimated.
-	const left = fraction >= 0.01 ? `  ${duration((elapsedMs * (1 - fraction)) / fraction)} left` : '';
-	return `[${'#'.repeat(filled).padEnd(barWidth)}] ${percent} %  ${count}${left}`;
+	const remaining = fraction >= 0.01 ? `  ${duration((elapsedMs * (1 - fraction)) / fraction)} left` : '';
+	return `[${'#'.repeat(filled).padEnd(barWidth)}] ${percent} %  ${count}${remaining}`;
 }

@@ -17,7 +17,7 @@ type Verb<Input, Result, Found extends {readonly id: string}> = {
 	readonly sample: string;
 	/** The field that an argument sets instead of an option, such as the object to change; `id|code` for either. */
 	readonly by?: string;
-	/** The kind of the id that the argument may be, whole or as a unique prefix. */
+	/** The kind of id that the argument may be, in full or as a unique prefix. */
 	readonly kind?: Parameters<Session['idOf']>[0];
 	/** Finds the object that the argument names. The operation gets its id. Throws `Refused` or `CliError`. */
 	readonly find?: (session: Session, argument: string) => Promise<Found>;
@@ -32,8 +32,8 @@ type Verb<Input, Result, Found extends {readonly id: string}> = {
 };
 
 /**
- * Adds the verb that performs an operation in the selected workspace and shows its result. Its options are the fields of
- * the operation. `update` requires at least one of them.
+ * Adds the verb that performs an operation in the selected workspace and shows its result. Its options are the fields
+ * of the operation. `update` requires at least one of them.
  */
 export function operationVerb<Input extends TSchema, Result, Found extends {readonly id: string}>(
 	noun: CliCommand,
@@ -58,8 +58,8 @@ export function installationVerb<Input extends TSchema, Result, Found extends {r
 	});
 }
 
-/** Where an operation works. */
-type Place<Input, Result> = {
+/** What an operation affects: one workspace, or the whole installation. */
+type Target<Input, Result> = {
 	/** Throws `CliError` if the workspace does not exist. */
 	readonly find: (session: Session) => Promise<unknown>;
 	readonly perform: (session: Session, input: Input) => Promise<Result>;
@@ -69,14 +69,14 @@ function addVerb<Input extends TSchema, Result, Found extends {readonly id: stri
 	noun: CliCommand,
 	{name, summary = '', input: schema}: Pick<Operation<Input, Result>, 'name' | 'summary' | 'input'>,
 	{sample, by, kind, find, only, parsers, question, complete, shows}: Verb<InputOf<Input>, Result, Found>,
-	place: Place<InputOf<Input>, Result>,
+	target: Target<InputOf<Input>, Result>,
 ): void {
 	const [, verb = ''] = name.split(' ');
-	const names = find ? ['id'] : (by?.split('|') ?? []);
-	const all = listFields(schema);
-	const fields = all.filter(field => only?.includes(field.name) ?? !names.includes(field.name));
-	const words = all.find(field => field.name === by)?.schema.enum;
-	const parse = words ? oneOf(`the ${by}`, words) : (text: string) => text;
+	const argumentFields = find ? ['id'] : (by?.split('|') ?? []);
+	const allFields = listFields(schema);
+	const fields = allFields.filter(field => only?.includes(field.name) ?? !argumentFields.includes(field.name));
+	const choices = allFields.find(field => field.name === by)?.schema.enum;
+	const parse = choices ? oneOf(`the ${by}`, choices) : (text: string) => text;
 	const command = noun.verb(by === undefined ? verb : `${verb} <${by}>`, summary).sample(sample);
 	if (question) {
 		command.yesOption();
@@ -85,30 +85,32 @@ function addVerb<Input extends TSchema, Result, Found extends {readonly id: stri
 		const values = await readSecrets(fields, readFieldOptions(fields, options));
 		const changes = verb === 'update' ? changesIn(values) : values;
 		const found = find && (await find(session, argument));
-		const named = found ? {id: found.id} : by && (await readArgument(session, names, kind, parse(argument)));
-		const entered = {...changes, ...named} as InputOf<Input>;
+		const selection = found
+			? {id: found.id}
+			: by && (await readArgument(session, argumentFields, kind, parse(argument)));
+		const entered = {...changes, ...selection} as InputOf<Input>;
 		if (question) {
-			await place.find(session);
+			await target.find(session);
 			await session.confirm(await question(session, argument, found as Found), options.yes);
 		}
 		const input = complete ? await complete(session, entered) : entered;
-		const result = await place.perform(session, input);
+		const result = await target.perform(session, input);
 		await (typeof shows === 'function' ? shows(session, result, input) : session.one(shows, result));
 	});
 }
 
-/** An unknown id stays as it was written, so that the operation refuses it. */
+/** Returns the field that an argument sets. An unknown id stays as entered, so that the operation refuses it. */
 async function readArgument(
 	session: Session,
-	names: readonly string[],
+	fields: readonly string[],
 	kind: Parameters<Session['idOf']>[0] | undefined,
 	argument: string,
 ): Promise<object> {
 	const id = kind && (await session.idOf(kind, argument));
-	return id === undefined ? {[names.at(-1) as string]: argument} : {id};
+	return id === undefined ? {[fields.at(-1) as string]: argument} : {id};
 }
 
-/** Replaces `-` by what standard input has. A secret that is empty counts as absent. */
+/** Replaces `-` with the content of standard input. An empty secret counts as absent. */
 async function readSecrets(fields: readonly Field[], values: Readonly<Record<string, unknown>>): Promise<object> {
 	const secrets = fields.filter(({name, isSecret}) => isSecret && Object.hasOwn(values, name));
 	const entries = secrets.map(
@@ -134,7 +136,7 @@ export function listVerb<Row>(
 
 /**
  * Finds an object of the installation, or of the workspace of `--workspace`, by the unique prefix of its id or by its
- * target. Throws bad data (65).
+ * target. Throws a data error (65).
  */
 export async function findNamed<Row extends {readonly id: string; readonly target?: string}>(
 	session: Session,
@@ -143,10 +145,10 @@ export async function findNamed<Row extends {readonly id: string; readonly targe
 	text: string,
 ): Promise<Row> {
 	const rows = await list(await session.reader(), (await session.chosenWorkspace())?.id ?? null);
-	const [row, ...others] = rows.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
-	if (row === undefined || others.length > 0) {
-		const wrong = row === undefined ? `there is no ${noun} ${text}` : `${text} is ambiguous`;
-		throw new CliError('data', wrong, `see mailctl ${noun} list`);
+	const [row, ...otherRows] = rows.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
+	if (row === undefined || otherRows.length > 0) {
+		const problem = row === undefined ? `${noun} ${text} not found` : `${text} is ambiguous`;
+		throw new CliError('data', problem, `see mailctl ${noun} list`);
 	}
 	return row;
 }

@@ -4,7 +4,7 @@ import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {harmless} from './terminal-text.ts';
 
-const everyMs = 2000;
+const refreshMs = 2000;
 
 export function watchOption(command: CliCommand): CliCommand {
 	return command.option('--watch', 'refresh every 2 seconds until Ctrl-C; only on a terminal');
@@ -18,17 +18,17 @@ export async function watch({terminal, json}: Session, draw: () => Promise<reado
 	if (terminal.height === null || json) {
 		throw new CliError('usage', '--watch needs a terminal', 'omit it to print once');
 	}
-	const stop = new AbortController();
-	const end = () => stop.abort();
+	const controller = new AbortController();
+	const stop = () => controller.abort();
 	// Only the first Ctrl-C is handled: a second one stops the process during a slow read.
-	process.once('SIGINT', end);
+	process.once('SIGINT', stop);
 	try {
-		while (!stop.signal.aborted) {
+		while (!controller.signal.aborted) {
 			const lines = (await draw()).slice(0, terminal.height - 1);
 			await terminal.writeText(`\x1b[H${harmless(lines.join('\n')).replaceAll('\n', '\x1b[K\n')}\x1b[K\n\x1b[J`);
-			await wait(everyMs, undefined, {signal: stop.signal}).catch(() => undefined);
+			await wait(refreshMs, undefined, {signal: controller.signal}).catch(() => undefined);
 		}
 	} finally {
-		process.off('SIGINT', end);
+		process.off('SIGINT', stop);
 	}
 }

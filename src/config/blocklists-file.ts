@@ -42,16 +42,16 @@ export function loadBlocklists(settings: BlocklistsSettings): readonly Blocklist
 }
 
 function read({blocklistsFile: file}: BlocklistsSettings): {lists: readonly Blocklist[]; problems: readonly string[]} {
-	const named = `MAILCTL_BLOCKLISTS_FILE="${file}"`;
+	const source = `MAILCTL_BLOCKLISTS_FILE="${file}"`;
 	const shipped: Record<string, object> = JSON.parse(readFileSync(shippedFile, 'utf8'));
 	try {
 		const own: object = file === null ? {} : JSON.parse(utf8Text(readSettingFile(file)));
 		const lists = Object.entries({...shipped, ...own})
 			.filter(([zone, entry]) => zone !== '$comment' && entry !== null)
 			.map(([zone, entry]) => ({test: '', ...shipped[zone], ...entry, zone}) as unknown as Blocklist);
-		return {lists, problems: lists.flatMap(findProblems).map(problem => `${named} ${problem}`)};
+		return {lists, problems: lists.flatMap(findProblems).map(problem => `${source} ${problem}`)};
 	} catch (error) {
-		return {lists: [], problems: [`${named} cannot be read: ${(error as Error).message}`]};
+		return {lists: [], problems: [`${source} cannot be read: ${(error as Error).message}`]};
 	}
 }
 

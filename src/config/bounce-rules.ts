@@ -10,7 +10,7 @@ import type {TableValues} from './table.ts';
 
 /** The file that ships with the program, wherever it is installed. */
 const shippedFile = fileURLToPath(packageFile('config/bounce-rules.json'));
-const largestFile = 1024 * 1024;
+const maxFileLength = 1024 * 1024;
 
 /** The setting that names the operator's own rules. */
 type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
@@ -21,9 +21,7 @@ export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
 	return own.ok ? [] : [...own.problems];
 }
 
-/**
- * Reads the operator's rules, followed by the shipped ones. Each problem begins with the file and the path in it.
- */
+/** Reads the operator's rules, followed by the shipped ones. Each problem begins with the file and the path in it. */
 export function readBounceRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
 	const own = ownRules({bounceRulesFile});
 	if (!own.ok) {
@@ -32,16 +30,16 @@ export function readBounceRules({bounceRulesFile}: BounceRulesSettings): RuleTab
 	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'), parseGoodPattern);
 	return shipped.ok
 		? {ok: true, rules: withOwnRules(own.rules, shipped.rules)}
-		: {ok: false, problems: shipped.problems.map(each => `${shippedFile} ${each}`)};
+		: {ok: false, problems: shipped.problems.map(problem => `${shippedFile} ${problem}`)};
 }
 
 /** Like `readBounceRules`, but throws ConfigError if the file is invalid. */
 export function loadBounceRules(settings: BounceRulesSettings): readonly BounceRule[] {
-	const read = readBounceRules(settings);
-	if (!read.ok) {
-		throw new ConfigError(read.problems);
+	const table = readBounceRules(settings);
+	if (!table.ok) {
+		throw new ConfigError(table.problems);
 	}
-	return read.rules;
+	return table.rules;
 }
 
 function ownRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
@@ -49,15 +47,14 @@ function ownRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
 		return {ok: true, rules: []};
 	}
 	const own = read(bounceRulesFile);
-	return own.ok
-		? own
-		: {ok: false, problems: own.problems.map(each => `MAILCTL_BOUNCE_RULES_FILE="${bounceRulesFile}" ${each}`)};
+	const source = `MAILCTL_BOUNCE_RULES_FILE="${bounceRulesFile}"`;
+	return own.ok ? own : {ok: false, problems: own.problems.map(problem => `${source} ${problem}`)};
 }
 
 function read(file: string): RuleTable {
 	try {
 		const text = utf8Text(readSettingFile(file));
-		return text.length > largestFile ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
+		return text.length > maxFileLength ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
 	} catch (error) {
 		return {ok: false, problems: [`cannot be read: ${(error as Error).message}`]};
 	}

@@ -9,7 +9,7 @@ export function deriveSettings(values: TableValues) {
 	const returnPathDomain = values.returnPathDomain ?? defaultReturnPathDomain(values);
 	return {
 		...values,
-		/** `null` for the address of the listener, see `linkBase`. */
+		/** `null` if links use the address of the listener (see `linkBase`). */
 		publicUrl: values.publicUrl,
 		adminListen: adminListen(values),
 		returnPathDomain,
@@ -19,15 +19,15 @@ export function deriveSettings(values: TableValues) {
 }
 
 /** Returns where the operator's pages are served: `shared` for the HTTP listener, `null` for nowhere. */
-function adminListen({adminListen: given, httpListen}: TableValues): Listen | 'shared' | null {
-	if (given === null) {
+function adminListen({adminListen: configured, httpListen}: TableValues): Listen | 'shared' | null {
+	if (configured === null) {
 		return isLoopback(httpListen.host) ? 'shared' : {host: '127.0.0.1', port: 8126};
 	}
-	if (given === 'off') {
+	if (configured === 'off') {
 		return null;
 	}
-	const isSame = given.host === httpListen.host && given.port === httpListen.port && given.port !== 0;
-	return isSame ? 'shared' : given;
+	const {host, port} = configured;
+	return host === httpListen.host && port === httpListen.port && port !== 0 ? 'shared' : configured;
 }
 
 /** The port on which submission uses implicit TLS (RFC 8314 §3.3). */
@@ -103,7 +103,7 @@ export function publicHost({publicUrl, httpListen}: Pick<TableValues, 'publicUrl
 	return publicUrl === null ? httpListen.host : new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Reports whether https is served here, with certificates from a CA; a name without one is then unreachable. */
+/** Reports whether https is served here with certificates from a CA: a name without one is then unreachable. */
 export function servesHttps({acme, httpsListen}: Pick<TableValues, 'acme' | 'httpsListen'>): boolean {
 	return acme && httpsListen !== null;
 }

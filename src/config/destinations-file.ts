@@ -15,74 +15,70 @@ import type {TableValues} from './table.ts';
 
 /** The file that ships with the program, wherever it is installed. */
 const shippedFile = fileURLToPath(packageFile('config/destinations.json'));
-const largestFile = 1024 * 1024;
+const maxFileLength = 1024 * 1024;
 
 /** The settings that name the file or that its entries refer to. */
 type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools' | 'relays'>;
 
 /** Returns all problems with MAILCTL_DESTINATIONS_FILE. */
 export function destinationsProblems(settings: DestinationsSettings): string[] {
-	const read = checkDestinations(settings);
-	return read.ok ? [] : [...read.problems];
+	const checked = checkDestinations(settings);
+	return checked.ok ? [] : [...checked.problems];
 }
 
-/**
- * Reads the shipped file, merged with the operator's. Each problem begins with the file and the path in it.
- */
+/** Reads the shipped file, merged with the operator's. Each problem begins with the file and the path in it. */
 export function checkDestinations(settings: DestinationsSettings): ParsedDestinations {
 	const parsed = parse(settings);
-	return parsed.ok ? parsed : {ok: false, problems: parsed.problems.map(problem => `${named(settings)} ${problem}`)};
+	const source = describeSource(settings);
+	return parsed.ok ? parsed : {ok: false, problems: parsed.problems.map(problem => `${source} ${problem}`)};
 }
 
 /** Like `checkDestinations`, but throws ConfigError if the file is invalid. */
 export function loadDestinations(settings: DestinationsSettings): Destinations {
-	const read = checkDestinations(settings);
-	if (!read.ok) {
-		throw new ConfigError(read.problems);
+	const checked = checkDestinations(settings);
+	if (!checked.ok) {
+		throw new ConfigError(checked.problems);
 	}
-
-	return read.destinations;
+	return checked.destinations;
 }
 
 function parse({destinationsFile, sourcePools, relays}: DestinationsSettings): ParsedDestinations {
-	const own: Read =
+	const own: FileContent =
 		destinationsFile === null || destinationsFile === shippedFile
 			? {ok: true, json: {}, problems: []}
 			: read(destinationsFile);
 	if (!own.ok) {
 		return own;
 	}
-
 	const shipped = JSON.parse(readFileSync(shippedFile, 'utf8')) as unknown;
-	const known = {pools: sourcePools.map(({name}) => name), hasRelay: relays.length > 0};
-	const parsed = parseDestinations(shipped, own.json, known);
+	const available = {pools: sourcePools.map(({name}) => name), hasRelay: relays.length > 0};
+	const parsed = parseDestinations(shipped, own.json, available);
 	const problems = parsed.ok ? own.problems : [...own.problems, ...parsed.problems];
 	return problems.length > 0 ? {ok: false, problems} : parsed;
 }
 
-type Read = {readonly ok: boolean; readonly problems: readonly string[]} & (
+type FileContent = {readonly ok: boolean; readonly problems: readonly string[]} & (
 	| {readonly ok: true; readonly json: unknown}
 	| {readonly ok: false}
 );
 
-function read(file: string): Read {
+function read(file: string): FileContent {
 	let text = '';
 	try {
 		const {content, mode} = readGuarded(file);
 		text = utf8Text(content);
-		if (text.length > largestFile) {
+		if (text.length > maxFileLength) {
 			return {ok: false, problems: ['is larger than 1 MiB']};
 		}
-
 		const json = JSON.parse(text) as unknown;
 		const isExposed = containsPassword(json) && (mode & 0o044) !== 0;
 		const problem = `holds a password or key and others can read it: run chmod 600 ${file}`;
 		return {ok: true, json, problems: isExposed ? [problem] : []};
 	} catch (error) {
-		const isSyntax = error instanceof SyntaxError;
-		const problem = isSyntax
-			? `is not JSON${stoppedAt(error, text)}`
-			: `cannot be read: ${(error as Error).message}`;
+		const problem =
+			error instanceof SyntaxError
+				? `is not JSON${stoppedAt(error, text)}`
+				: `cannot be read: ${(error as Error).message}`;
 		return {ok: false, problems: [problem]};
 	}
 }
@@ -92,12 +88,12 @@ function containsPassword(json: unknown): boolean {
 	return entries.some(entry => typeof entry?.route === 'string' && hasPassword(entry.route));
 }
 
-function named({destinationsFile}: DestinationsSettings): string {
+function describeSource({destinationsFile}: DestinationsSettings): string {
 	return destinationsFile === null ? shippedFile : `MAILCTL_DESTINATIONS_FILE="${destinationsFile}"`;
 }
 
 /** The settings that entries may refer to. */
-type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
+type Available = {readonly pools: readonly string[]; readonly hasRelay: boolean};
 
 type ParsedDestinations =
 	| {readonly ok: true; readonly destinations: Destinations}
@@ -108,7 +104,7 @@ type ParsedDestinations =
 type Refuse = (path: string, problem: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
-const travelFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
+const routeFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
 const matchFields = ['mx', 'domains'];
 const tlsModes = ['opportunistic', 'unverified', 'required'] as const satisfies ReadonlyArray<Terms['tls']>;
 const maxNames = 100;
@@ -129,33 +125,32 @@ const numbers = {
  * Merges the operator's entries over the shipped ones, field by field; `null` removes an entry. Returns the problems of
  * both files at once.
  */
-export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
+export function parseDestinations(shipped: unknown, own: unknown, available: Available): ParsedDestinations {
 	const problems: string[] = [];
 	const refuse: Refuse = (path, problem) => problems.push(`${path}: ${problem}`);
-	const entries = merged(parseEntries(shipped, refuse), parseEntries(own, refuse));
-	const {default: first = {}, smarthost = {}, ...named} = entries;
+	const entries = mergeEntries(parseEntries(shipped, refuse), parseEntries(own, refuse));
+	const {default: defaults = {}, smarthost = {}, ...named} = entries;
 
-	checkFields('default', first, [...paceFields, ...travelFields], refuse);
+	checkFields('default', defaults, [...paceFields, ...routeFields], refuse);
 	checkFields('smarthost', smarthost, paceFields, refuse);
-	const other = provider('default', first, null, known, refuse);
+	const other = parseProvider('default', defaults, null, available, refuse);
 	const destinations = {
 		other,
-		smarthost: pace('smarthost', smarthost, other.pace, refuse),
+		smarthost: parsePace('smarthost', smarthost, other.pace, refuse),
 		byDomain: new Map<string, Provider>(),
 		byMx: new Map<string, Provider>(),
 	};
 	for (const [name, fields] of Object.entries(named)) {
-		checkFields(name, fields, [...matchFields, ...paceFields, ...travelFields], refuse);
-		const entry = provider(name, fields, other, known, refuse);
+		checkFields(name, fields, [...matchFields, ...paceFields, ...routeFields], refuse);
+		const entry = parseProvider(name, fields, other, available, refuse);
 		const matched = [
-			...enter(destinations.byDomain, `${name}.domains`, fields.domains, entry, refuse),
-			...enter(destinations.byMx, `${name}.mx`, fields.mx, entry, refuse),
+			...addNames(destinations.byDomain, `${name}.domains`, fields.domains, entry, refuse),
+			...addNames(destinations.byMx, `${name}.mx`, fields.mx, entry, refuse),
 		];
 		if (matched.length === 0 && fields.domains === undefined && fields.mx === undefined) {
 			refuse(name, 'matches nothing: add mx or domains, a list of names');
 		}
 	}
-
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, destinations};
 }
 
@@ -164,13 +159,11 @@ function parseEntries(file: unknown, refuse: Refuse): Readonly<Record<string, Js
 		refuse('the file', 'is not a JSON object of entries');
 		return {};
 	}
-
 	const entries: Record<string, JsonObject | null> = {};
 	for (const [name, entry] of Object.entries(file)) {
 		if (name === '$comment') {
 			continue;
 		}
-
 		if (!/^[a-z0-9][a-z0-9_-]{0,31}$/.test(name)) {
 			refuse(
 				JSON.stringify(name.slice(0, 40)),
@@ -184,98 +177,97 @@ function parseEntries(file: unknown, refuse: Refuse): Readonly<Record<string, Js
 			refuse(name, 'is neither an object of fields nor null');
 		}
 	}
-
 	return entries;
 }
 
-function merged(
+function mergeEntries(
 	shipped: Readonly<Record<string, JsonObject | null>>,
 	own: Readonly<Record<string, JsonObject | null>>,
 ): Record<string, JsonObject> {
 	const entries: Record<string, JsonObject> = {};
 	for (const name of new Set([...Object.keys(shipped), ...Object.keys(own)])) {
-		const over = own[name];
-		if (over !== null) {
-			entries[name] = {...shipped[name], ...over};
+		const override = own[name];
+		if (override !== null) {
+			entries[name] = {...shipped[name], ...override};
 		}
 	}
-
 	return entries;
 }
 
 function checkFields(name: string, fields: JsonObject, allowed: readonly string[], refuse: Refuse): void {
 	for (const field of Object.keys(fields)) {
 		if (field !== 'note' && !allowed.includes(field)) {
-			const near = nearest(field, allowed);
+			const suggestion = nearest(field, allowed);
 			refuse(
 				`${name}.${field.slice(0, 40)}`,
-				near ? `is not a field: did you mean ${near}?` : `is not one of ${allowed.join(' ')}`,
+				suggestion ? `is not a field: did you mean ${suggestion}?` : `is not one of ${allowed.join(' ')}`,
 			);
 		}
 	}
 }
 
-function provider(name: string, fields: JsonObject, base: Provider | null, known: Known, refuse: Refuse): Provider {
+function parseProvider(
+	name: string,
+	fields: JsonObject,
+	base: Provider | null,
+	available: Available,
+	refuse: Refuse,
+): Provider {
 	return {
 		name,
-		pace: pace(name, fields, base?.pace ?? null, refuse),
+		pace: parsePace(name, fields, base?.pace ?? null, refuse),
 		tls: parseTls(`${name}.tls`, fields.tls, refuse) ?? base?.tls ?? 'opportunistic',
-		route: parseRouteChoice(`${name}.route`, fields.route, known, refuse) ?? base?.route ?? null,
-		pool: parsePool(`${name}.pool`, fields.pool, known, refuse) ?? base?.pool ?? null,
-		retry: readOwnRetry(name, fields, base?.retry ?? noOwnRetry, refuse),
+		route: parseRouteChoice(`${name}.route`, fields.route, available, refuse) ?? base?.route ?? null,
+		pool: parsePool(`${name}.pool`, fields.pool, available, refuse) ?? base?.pool ?? null,
+		retry: parseOwnRetry(name, fields, base?.retry ?? noOwnRetry, refuse),
 	};
 }
 
 /** Returns `base` itself, not a copy, if the entry has no retry rules. */
-function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: Refuse): OwnRetry {
+function parseOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: Refuse): OwnRetry {
 	if (fields.retry === undefined && fields.lifetime === undefined) {
 		return base;
 	}
-
-	const read = <T>(field: string, parser: Parser<T>, like: string): T | undefined => {
+	const parseField = <T>(field: string, parser: Parser<T>, fix: string): T | undefined => {
 		const value = fields[field];
 		const parsed = typeof value === 'string' ? parser(value, '') : undefined;
 		if (value !== undefined && !parsed?.ok) {
-			refuse(`${name}.${field}`, like);
+			refuse(`${name}.${field}`, fix);
 		}
-
 		return parsed?.ok ? parsed.value : undefined;
 	};
 	return {
 		schedule:
-			read(
+			parseField(
 				'retry',
 				retrySchedule,
 				'use durations separated by commas such as "1m,5m,4h*", with * after the last to repeat it',
 			) ?? base.schedule,
-		lifetime: read('lifetime', lifetime, 'use a time such as "30m" or "2d"') ?? base.lifetime,
+		lifetime: parseField('lifetime', lifetime, 'use a time such as "30m" or "2d"') ?? base.lifetime,
 	};
 }
 
-function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refuse): Pace {
+function parsePace(name: string, fields: JsonObject, base: Pace | null, refuse: Refuse): Pace {
 	const number = (field: keyof typeof numbers): number | undefined => {
 		const value = fields[field];
 		const [min, max] = numbers[field];
 		if (value === undefined || (field === 'perMinute' && value === null)) {
 			return undefined;
 		}
-
 		if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
-			const none = field === 'perMinute' ? ', or null for no limit' : '';
-			refuse(`${name}.${field}`, `use a whole number, ${min} to ${max}${none}`);
+			const alternative = field === 'perMinute' ? ', or null for no limit' : '';
+			refuse(`${name}.${field}`, `use a whole number, ${min} to ${max}${alternative}`);
 			return undefined;
 		}
-
 		return value;
 	};
-	const own = number('connections');
-	const connections = own ?? base?.connections ?? 1;
+	const ownConnections = number('connections');
+	const connections = ownConnections ?? base?.connections ?? 1;
 	const start = number('startConnections');
-	const isKnown = own !== undefined || fields.connections === undefined;
-	if (start !== undefined && start > connections && isKnown) {
+	const isValid = ownConnections !== undefined || fields.connections === undefined;
+	if (start !== undefined && start > connections && isValid) {
 		refuse(`${name}.startConnections`, `use no more than its connections, ${connections}`);
 	}
-
 	return {
 		connections,
 		startConnections: Math.min(connections, start ?? base?.startConnections ?? 1),
@@ -283,7 +275,7 @@ function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refus
 		perMinute: number('perMinute') ?? (fields.perMinute === null ? null : (base?.perMinute ?? null)),
 		failures: number('failures') ?? base?.failures ?? 1,
 		// The first match applies, so an entry's own reactions come before the common ones.
-		reactions: [...reactions(`${name}.reactions`, fields.reactions, refuse), ...(base?.reactions ?? [])],
+		reactions: [...parseReactionList(`${name}.reactions`, fields.reactions, refuse), ...(base?.reactions ?? [])],
 	};
 }
 
@@ -292,29 +284,30 @@ function parseTls(path: string, value: unknown, refuse: Refuse): Terms['tls'] | 
 	if (value !== undefined && mode === undefined) {
 		refuse(path, `use ${tlsModes.join(', ')}`);
 	}
-
 	return mode;
 }
 
-function parseRouteChoice(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse): RouteChoice | undefined {
+function parseRouteChoice(
+	path: string,
+	value: unknown,
+	{hasRelay}: Available,
+	refuse: Refuse,
+): RouteChoice | undefined {
 	if (value === undefined) {
 		return undefined;
 	}
-
 	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, problem: 'is not a string'} as const);
 	if (!parsed.ok) {
 		refuse(path, parsed.problem);
 		return undefined;
 	}
-
 	if (parsed.route.kind === 'relay' && !hasRelay) {
 		refuse(path, 'relay needs MAILCTL_RELAY_URL');
 	}
-
 	return parsed.route;
 }
 
-function parsePool(path: string, value: unknown, {pools}: Known, refuse: Refuse): string | undefined {
+function parsePool(path: string, value: unknown, {pools}: Available, refuse: Refuse): string | undefined {
 	const pool = pools.find(candidate => candidate === value);
 	if (value !== undefined && pool === undefined) {
 		refuse(
@@ -324,72 +317,65 @@ function parsePool(path: string, value: unknown, {pools}: Known, refuse: Refuse)
 				: 'needs MAILCTL_SOURCE_POOLS',
 		);
 	}
-
 	return pool;
 }
 
-function enter(map: Map<string, Provider>, path: string, names: unknown, entry: Provider, refuse: Refuse): string[] {
+/** Adds the names of an entry to a map, and returns them. */
+function addNames(map: Map<string, Provider>, path: string, names: unknown, entry: Provider, refuse: Refuse): string[] {
 	if (names === undefined) {
 		return [];
 	}
-
 	if (!Array.isArray(names) || names.length === 0 || names.length > maxNames) {
 		refuse(path, `use a list of 1 to ${maxNames} names`);
 		return [];
 	}
-
 	return names.map((text: unknown, index) => {
 		const name = typeof text === 'string' ? hostName(text.replace(/^\./, '')) : undefined;
-		const holder = name === undefined ? undefined : map.get(name);
+		const existing = name === undefined ? undefined : map.get(name);
 		if (name === undefined) {
 			refuse(`${path}[${index}]`, 'use a domain name, which includes its subdomains');
-		} else if (holder !== undefined) {
-			refuse(`${path}[${index}]`, `${name} is also in ${holder.name}: keep one of them`);
+		} else if (existing !== undefined) {
+			refuse(`${path}[${index}]`, `${name} is also in ${existing.name}: keep one of them`);
 		} else {
 			map.set(name, entry);
 		}
-
 		return name ?? '';
 	});
 }
 
 /** Parses the reactions of an entry. A reaction with several texts becomes one per text. */
-function reactions(path: string, value: unknown, refuse: Refuse): Pace['reactions'] {
+function parseReactionList(path: string, value: unknown, refuse: Refuse): Pace['reactions'] {
 	if (value === undefined) {
 		return [];
 	}
-
 	if (!Array.isArray(value) || value.length > maxReactions) {
 		refuse(path, `use a list of at most ${maxReactions} reactions`);
 		return [];
 	}
-
 	return value.flatMap((item: unknown, index) => parseReactions(`${path}[${index}]`, item, refuse));
 }
 
 function parseReactions(path: string, item: unknown, refuse: Refuse): Pace['reactions'] {
-	const {text, note: _, advice, ...what} = isObject(item) ? item : {};
+	const {text, note: _, advice, ...action} = isObject(item) ? item : {};
 	const texts = Array.isArray(text) ? text : [text];
-	const good = texts.filter((each): each is string => typeof each === 'string' && isPattern(each));
-	if (good.length < texts.length || texts.length === 0) {
+	const patterns = texts.filter((pattern): pattern is string => typeof pattern === 'string' && isPattern(pattern));
+	if (patterns.length < texts.length || texts.length === 0) {
 		refuse(
 			`${path}.text`,
 			`use text of the reply, 3 to ${maxPatternLength} characters with * for anything in between, or a list of texts`,
 		);
 	}
-
-	const plain = parseReaction(path, what, refuse);
-	const reaction = plain && advice !== undefined ? advised(`${path}.advice`, plain, advice, refuse) : plain;
-	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
+	const parsed = parseReaction(path, action, refuse);
+	const reaction = parsed && advice !== undefined ? withAdvice(`${path}.advice`, parsed, advice, refuse) : parsed;
+	return reaction === undefined ? [] : patterns.map(pattern => ({text: replyPattern(pattern), reaction}));
 }
 
 const maxAdviceLength = 300;
 
-function advised(path: string, reaction: PaceReaction, advice: unknown, refuse: Refuse): PaceReaction | undefined {
+function withAdvice(path: string, reaction: PaceReaction, advice: unknown, refuse: Refuse): PaceReaction | undefined {
 	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelProblem(advice, maxAdviceLength) === null) {
 		return {...reaction, advice};
 	}
-
 	refuse(path, `use a text of 1 to ${maxAdviceLength} characters, and only beside suspend`);
 	return undefined;
 }
@@ -398,16 +384,15 @@ function isPattern(text: string): boolean {
 	return text.length <= maxPatternLength && text.replaceAll('*', '').trim().length >= 3;
 }
 
-function parseReaction(path: string, what: JsonObject, refuse: Refuse): PaceReaction | undefined {
-	const [kind = '', ...others] = Object.keys(what);
-	const value = what[kind];
-	if (others.length === 0) {
+function parseReaction(path: string, action: JsonObject, refuse: Refuse): PaceReaction | undefined {
+	const [kind = '', ...otherKinds] = Object.keys(action);
+	const value = action[kind];
+	if (otherKinds.length === 0) {
 		switch (kind) {
 			case 'suspend': {
 				const forMs = parseWait(`${path}.suspend`, value, refuse);
 				return forMs === undefined ? undefined : {kind: 'suspend', forMs};
 			}
-
 			case 'slow':
 				return parseSlow(`${path}.slow`, value, refuse);
 			case 'mailsPerSession': {
@@ -416,7 +401,6 @@ function parseReaction(path: string, what: JsonObject, refuse: Refuse): PaceReac
 			}
 		}
 	}
-
 	refuse(path, 'use text and one of suspend, slow, mailsPerSession');
 	return undefined;
 }
@@ -427,7 +411,6 @@ function parseSlow(path: string, value: unknown, refuse: Refuse): PaceReaction |
 		refuse(path, 'use an object with perMinute, for and optionally connections');
 		return undefined;
 	}
-
 	const rate = parseNumber(`${path}.perMinute`, perMinute, refuse);
 	const max = parseNumber(`${path}.connections`, connections, refuse);
 	const forMs = parseWait(`${path}.for`, time, refuse);
@@ -440,7 +423,6 @@ function parseNumber(path: string, value: unknown, refuse: Refuse): number | und
 	if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= 1_000_000) {
 		return value;
 	}
-
 	refuse(path, 'use a whole number, 1 to 1000000');
 	return undefined;
 }
@@ -450,7 +432,6 @@ function parseWait(path: string, value: unknown, refuse: Refuse): number | undef
 	if (parsed?.ok) {
 		return parsed.value;
 	}
-
 	refuse(path, 'use a time such as "15m" or "2h"');
 	return undefined;
 }

@@ -35,7 +35,7 @@ import {
 export const delivery = {
 	hostname: setting(
 		'MAILCTL_HOSTNAME',
-		// A machine's name may be invalid as a domain. `localhost` then makes direct delivery demand a proper name.
+		// A machine's name may be an invalid domain. With `localhost`, direct delivery is refused until a name is set.
 		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), description: "the machine's"},
 		domain,
 		'Name given in EHLO; its address should resolve back to it.',
@@ -154,14 +154,14 @@ export const delivery = {
 /** A named group of source addresses. */
 type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
 
-/** Words that have another meaning where a pool is named. */
-const reserved = ['none', 'default'];
+/** Words that have another meaning in place of a pool's name. */
+const reservedNames = ['none', 'default'];
 
 /** `name=ip+ip`. */
 const sourcePool: Parser<SourcePool> = text => {
 	const [name = '', list = '', ...rest] = text.split('=');
 	const addresses = list.split('+');
-	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reserved.includes(name);
+	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reservedNames.includes(name);
 	return isName && rest.length === 0 && addresses.every(address => isIP(address) !== 0)
 		? value({name, addresses: [...new Set(addresses)]})
 		: allowed('use name=ip+ip, with a name of lowercase letters, digits, - and _');
@@ -210,33 +210,34 @@ type InboundAllowance = {readonly mails: number; readonly bytes: number};
 /** `1000/200MiB`: the number of messages, and their total size. */
 const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
 	const [mails, bytes, ...rest] = text.split('/');
-	const max = count(1, 1_000_000_000)(mails ?? '', cwd);
+	const messages = count(1, 1_000_000_000)(mails ?? '', cwd);
 	const octets = size(1)(bytes ?? '', cwd);
-	return max.ok && octets.ok && rest.length === 0
-		? value({mails: max.value, bytes: octets.value})
+	return messages.ok && octets.ok && rest.length === 0
+		? value({mails: messages.value, bytes: octets.value})
 		: allowed('use messages/size such as 1000/200MiB, neither of them 0');
 };
 
-const use = 'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, with warn not above pause, or off';
+const reputationForms =
+	'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, with warn not above pause, or off';
 
 /** `warn=5%/0.1%,pause=10%/0.5%`, or one of them; `off` is `null`. */
 const reputationLimits: Parser<ReputationLimits | null> = text => {
 	if (text === 'off') {
 		return value(null);
 	}
-
 	const limits: Record<keyof ReputationLimits, ReputationLevel> = {...defaultReputationLimits};
 	for (const part of text.split(',')) {
 		const [, name, bounces, complaints] = /^(warn|pause)=([\d.]+)%\/([\d.]+)%$/.exec(part.trim()) ?? [];
-		const level = {bounces: share(bounces), complaints: share(complaints)};
+		const level = {bounces: parseShare(bounces), complaints: parseShare(complaints)};
 		if (name === undefined || Number.isNaN(level.bounces + level.complaints)) {
-			return allowed(use);
+			return allowed(reputationForms);
 		}
 		limits[name as keyof ReputationLimits] = level;
 	}
-
 	const {warn, pause} = limits;
-	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints ? value(limits) : allowed(use);
+	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints
+		? value(limits)
+		: allowed(reputationForms);
 };
 
 /** The sender's id in Feedback-ID, for which Gmail requires 5 to 15 characters. */
@@ -244,7 +245,7 @@ const senderId: Parser<string> = text =>
 	/^[0-9A-Za-z]{5,15}$/.test(text) ? value(text) : allowed('use 5 to 15 letters and digits');
 
 /** Parses a percentage above 0 and up to 100, with at most three decimals. */
-function share(percent = ''): number {
+function parseShare(percent = ''): number {
 	const number = /^\d{1,3}(\.\d{1,3})?$/.test(percent) ? Number(percent) : Number.NaN;
 	return number > 0 && number <= 100 ? number / 100 : Number.NaN;
 }

@@ -55,20 +55,20 @@ function durationUpTo(max: number, min: number, atMost: string): Parser<number> 
 }
 
 const sizeUnits: Readonly<Record<string, number>> = {KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3};
-const largestSize = 1024 ** 4;
+const maxSize = 1024 ** 4;
 
 /** Converts `512KiB 200MiB 1GiB` to octets; a plain number is octets. The maximum is 1024 GiB. */
 export function size(min = 0): Parser<number> {
 	return text => {
 		const [, digits, unit = ''] = /^(\d{1,13})(KiB|MiB|GiB)?$/.exec(text) ?? [];
 		const octets = digits === undefined ? -1 : Number(digits) * (sizeUnits[unit] ?? 1);
-		return octets >= min && octets <= largestSize
+		return octets >= min && octets <= maxSize
 			? value(octets)
 			: allowed(`use a size such as 512KiB, 200MiB or 1GiB (a plain number is octets)${min ? ', not 0' : ''}`);
 	};
 }
 
-/** A secret that is sent in a header unencoded. */
+/** A secret that is sent unencoded in a header field. */
 export const token: Parser<string> = text =>
 	/^[!-~]{1,256}$/.test(text) ? value(text) : allowed('use 1 to 256 printable ASCII characters without spaces');
 
@@ -81,10 +81,8 @@ export function list<T>(item: Parser<T>): Parser<readonly T[]> {
 			if (!parsed.ok) {
 				return allowed(`${parsed.allowed}; separate several with commas`);
 			}
-
 			values.push(parsed.value);
 		}
-
 		return value(values);
 	};
 }
@@ -108,13 +106,11 @@ export const domain: Parser<string> = text => {
 	return name === undefined || name.includes('_') ? allowed('use a host name such as mail.example.com') : value(name);
 };
 
-/**
- * A bare address whose local part needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain is converted to A-labels.
- */
+/** A bare address whose local part needs no quotes (RFC 5321 §4.1.2, Dot-string). Its domain gets A-labels. */
 export const mailAddress: Parser<string> = (text, cwd) => {
-	const at = text.lastIndexOf('@');
-	const local = text.slice(0, Math.max(0, at));
-	const host = domain(text.slice(at + 1), cwd);
+	const atSign = text.lastIndexOf('@');
+	const local = text.slice(0, Math.max(0, atSign));
+	const host = domain(text.slice(atSign + 1), cwd);
 	const isLocal = local.length <= 64 && /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$/.test(local);
 	return isLocal && host.ok ? value(`${local}@${host.value}`) : allowed('use an address such as fbl@example.com');
 };
@@ -137,9 +133,7 @@ function orList(words: readonly string[]): string {
 	return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/**
- * The result of parsing a setting: the value, or what would be allowed, as a clause that follows `name="text" …: `.
- */
+/** The result of parsing a setting: the value, or what would be allowed, as a clause that follows `name="text" …: `. */
 type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
 /** Parses a text without side effects and never throws. Relative paths are resolved against `cwd`. */
 export type Parser<T> = (text: string, cwd: string) => Parsed<T>;
@@ -193,8 +187,8 @@ export const dnsServer: Parser<string> = text => {
 
 /** `name=host:port`: replaces a provider's host in a lab. */
 export const standIn: Parser<readonly [name: string, listen: Listen]> = (text, cwd) => {
-	const [name = '', at = ''] = text.split('=');
-	const parsed = at === '' ? undefined : listen(at, cwd);
+	const [name = '', address = ''] = text.split('=');
+	const parsed = address === '' ? undefined : listen(address, cwd);
 	return name === '' || !parsed?.ok
 		? allowed('use name=host:port, such as ses=127.0.0.1:8443')
 		: value([name, parsed.value]);
@@ -206,13 +200,11 @@ export const cidr: Parser<string> = text => {
 	if (!isAddress(address) || rest.length > 0) {
 		return notCidr;
 	}
-
 	const width = isIPv4(address) ? 32 : 128;
 	const length = bits === undefined ? width : /^\d{1,3}$/.test(bits) ? Number(bits) : -1;
 	if (length < 0 || length > width) {
 		return notCidr;
 	}
-
 	const family = width === 32 ? ipaddr.IPv4 : ipaddr.IPv6;
 	return value(`${family.networkAddressFromCIDR(`${address}/${length}`)}/${length}`);
 };
@@ -238,7 +230,6 @@ function splitPort(text: string): {host: string; port: string} | undefined {
 	if (bracketed !== undefined) {
 		return isIP(bracketed) === 6 ? {host: bracketed, port} : undefined;
 	}
-
 	return plain === undefined ? undefined : {host: plain, port};
 }
 
@@ -264,10 +255,10 @@ export type BounceMailbox =
 /** One or more relays, tried in order. */
 export const relays: Parser<readonly Relay[]> = text => {
 	const parsed = text.split(',').map(part => parseRelayUrl(part.trim()));
-	const problem = parsed.findIndex(relay => !relay.ok);
-	const first = parsed[problem];
-	return first && !first.ok
-		? allowed(`URL ${problem + 1} ${first.problem}`)
+	const index = parsed.findIndex(relay => !relay.ok);
+	const invalid = parsed[index];
+	return invalid && !invalid.ok
+		? allowed(`URL ${index + 1} ${invalid.problem}`)
 		: value(parsed.flatMap(relay => (relay.ok ? [relay.relay] : [])));
 };
 
@@ -326,7 +317,6 @@ export const bounceMailbox: Parser<BounceMailbox> = (text, cwd) => {
 	if (folder !== undefined) {
 		return value({kind: 'maildir', path: resolve(cwd, folder)});
 	}
-
 	const url = /^imaps?:\/\//.test(text) ? parseUrl(text) : undefined;
 	const bare = url?.hostname.replace(/^\[|\]$/g, '') ?? '';
 	const host = isIP(bare) ? bare : hostName(bare);
@@ -392,10 +382,8 @@ export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 		if (!parsed.ok) {
 			return allowed('use durations separated by commas, with * after the last to repeat it, such as 1m,5m,4h*');
 		}
-
 		waits.push(parsed.value);
 	}
-
 	return value({waits, repeatLast: shouldRepeatLast});
 };
 
@@ -403,17 +391,15 @@ export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
 	const timeouts: Record<keyof SmtpTimeouts, number> = {...smtpTimeoutDefaults};
 	for (const part of text.split(',')) {
-		const [name = '', length = '', ...rest] = part.trim().split('=');
-		const parsed = stepTimeout(length, cwd);
+		const [name = '', limit = '', ...rest] = part.trim().split('=');
+		const parsed = stepTimeout(limit, cwd);
 		if (!parsed.ok || rest.length > 0 || !isStep(name)) {
 			return allowed(
 				`use step=duration separated by commas, with the steps ${Object.keys(smtpTimeoutDefaults).join(' ')}`,
 			);
 		}
-
 		timeouts[name] = parsed.value;
 	}
-
 	return value(timeouts);
 };
 
@@ -435,10 +421,10 @@ export const webhookConcurrency: Parser<WebhookConcurrency> = (text, cwd) => {
 		: value({perEndpoint, total});
 };
 
-function pair(text: string, cwd: string, left: Parser<number>, right: Parser<number>): [number?, number?] {
+function pair(text: string, cwd: string, parseFirst: Parser<number>, parseSecond: Parser<number>): [number?, number?] {
 	const parts = text.split('/');
-	const first = left(parts[0] ?? '', cwd);
-	const second = right(parts[1] ?? '', cwd);
+	const first = parseFirst(parts[0] ?? '', cwd);
+	const second = parseSecond(parts[1] ?? '', cwd);
 	return parts.length === 2 && first.ok && second.ok ? [first.value, second.value] : [];
 }
 
@@ -476,7 +462,7 @@ export function setting<T>(
 	return {name, about, parse, fallback: from, shownFallback: description, live: false, mask: null, ...traits};
 }
 
-/** Declares a setting that is `null` unless set; `shownFallback` tells readers what applies then. */
+/** Declares a setting that is `null` unless set; `shownFallback` describes what applies then. */
 export function optional<T>(
 	name: string,
 	shownFallback: string,

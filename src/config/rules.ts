@@ -27,7 +27,6 @@ const rules: readonly Rule[] = [
 			if (secretKey && secretKeyFile) {
 				return 'MAILCTL_SECRET_KEY and MAILCTL_SECRET_KEY_FILE are both set: unset one of them';
 			}
-
 			if (databaseUrl && !secretKey && !secretKeyFile) {
 				return 'MAILCTL_DATABASE_URL needs MAILCTL_SECRET_KEY or MAILCTL_SECRET_KEY_FILE, the same on each node: create one with openssl rand -base64 32';
 			}
@@ -60,12 +59,15 @@ const rules: readonly Rule[] = [
 	{
 		needs: ['httpListen', 'httpsListen', 'httpRedirectListen'],
 		problem({httpListen, httpsListen, httpRedirectListen}) {
-			const places = Object.entries({httpListen, httpsListen, httpRedirectListen})
-				.filter(([, at]) => at?.port)
-				.map(([key, at]) => ({name: table[key as 'httpListen'].name, at: `${at?.host}:${at?.port}`}));
-			const [again] = twice(places.map(({at}) => at));
-			const names = places.filter(({at}) => at === again).map(({name}) => name);
-			return again && `${names.join(' and ')} use the same address, ${again}: give each its own`;
+			const listeners = Object.entries({httpListen, httpsListen, httpRedirectListen})
+				.filter(([, listen]) => listen?.port)
+				.map(([key, listen]) => ({
+					name: table[key as 'httpListen'].name,
+					address: `${listen?.host}:${listen?.port}`,
+				}));
+			const [shared] = duplicates(listeners.map(({address}) => address));
+			const names = listeners.filter(({address}) => address === shared).map(({name}) => name);
+			return shared && `${names.join(' and ')} use the same address, ${shared}: give each its own`;
 		},
 	},
 	{
@@ -145,9 +147,7 @@ const rules: readonly Rule[] = [
 	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];
 
-/**
- * Returns the problems between settings. A setting that could not be parsed is absent from `values` and not checked.
- */
+/** Returns the problems between settings. A setting that could not be parsed is not in `values`, nor checked. */
 export function crossProblems(values: Partial<TableValues>, isBesideDaemon: boolean): string[] {
 	return rules.flatMap(rule => {
 		if (isBesideDaemon && rule.daemonOnly) {
@@ -165,34 +165,38 @@ export function hostnameRemark({delivery, hostname}: Pick<TableValues, 'delivery
 		: `MAILCTL_HOSTNAME is ${hostname}, which other servers cannot look up: set it to a full name such as mail.example.com`;
 }
 
-const asGiven = (values: readonly string[]): string => [...new Set(values)].join(', ');
+const listUnique = (values: readonly string[]): string => [...new Set(values)].join(', ');
 
-function twice(names: readonly string[]): string[] {
+function duplicates(names: readonly string[]): string[] {
 	return names.filter((name, index) => names.indexOf(name) !== index);
 }
 
 function poolProblems({sourceAddresses, sourcePools}: TableValues): string[] {
-	const foreign = sourcePools
+	const missing = sourcePools
 		.flatMap(({addresses}) => addresses)
 		.filter(address => sourceAddresses.every(({ip}) => ip !== address));
-	const again = twice(sourcePools.map(({name}) => name));
+	const repeated = duplicates(sourcePools.map(({name}) => name));
 	return [
-		...(foreign.length > 0
-			? [`MAILCTL_SOURCE_POOLS names ${asGiven(foreign)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
+		...(missing.length > 0
+			? [
+					`MAILCTL_SOURCE_POOLS names ${listUnique(missing)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`,
+				]
 			: []),
-		...(again.length > 0 ? [`MAILCTL_SOURCE_POOLS names ${asGiven(again)} twice: join the addresses with +`] : []),
+		...(repeated.length > 0
+			? [`MAILCTL_SOURCE_POOLS names ${listUnique(repeated)} twice: join the addresses with +`]
+			: []),
 	];
 }
 
 function warmUpProblems({sourceAddresses, warmUps}: TableValues): string[] {
 	const addresses = warmUps.map(({address}) => address);
-	const foreign = addresses.filter(address => sourceAddresses.every(({ip}) => ip !== address));
-	const again = twice(addresses);
+	const missing = addresses.filter(address => sourceAddresses.every(({ip}) => ip !== address));
+	const repeated = duplicates(addresses);
 	return [
-		...(foreign.length > 0
-			? [`MAILCTL_WARM_UP names ${asGiven(foreign)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
+		...(missing.length > 0
+			? [`MAILCTL_WARM_UP names ${listUnique(missing)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
 			: []),
-		...(again.length > 0 ? [`MAILCTL_WARM_UP names ${asGiven(again)} twice: remove one of them`] : []),
+		...(repeated.length > 0 ? [`MAILCTL_WARM_UP names ${listUnique(repeated)} twice: remove one of them`] : []),
 	];
 }
 
@@ -216,11 +220,9 @@ function tlsPairProblem(
 	if (Boolean(cert) !== Boolean(key)) {
 		return `only one of ${names} is set: set both or neither`;
 	}
-
 	if (!cert || !key || fileProblem('', cert) || fileProblem('', key)) {
 		return undefined;
 	}
-
 	try {
 		createSecureContext({cert: readSettingFile(cert), key: readSettingFile(key)});
 	} catch (error) {

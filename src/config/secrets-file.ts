@@ -31,8 +31,8 @@ type SecretsFile = {
 
 const keyLength = 32;
 /** The highest id of a key. */
-const lastId = 255;
-/** More than 255 keys need; a larger file is not a file of keys. */
+const maxId = 255;
+/** More than 255 keys need: a larger file is not a file of keys. */
 const maxBytes = 64 * 1024;
 
 export function secretsFile(dataDir: string): string {
@@ -51,15 +51,14 @@ export function loadSecrets({dataDir, isExpected, random = randomBytes, now = Da
 				`${file} is missing, and without it the secrets in the store and the links in sent messages cannot be read: restore it from a backup`,
 			]);
 		}
-		createSecretsFile(dataDir, file, random(keyLength), now());
+		linkSecrets(dataDir, file, {current: 1, keys: {1: random(keyLength)}}, now());
 	}
-
 	return readSecretsFile(file);
 }
 
 /**
- * Adds a new current key to `secrets.json`. The file is on stable storage when this returns, so that everything
- * encrypted from now on can be decrypted. `avoid` lists the ids that the store has assigned to other keys.
+ * Adds a new current key to `secrets.json`. The file is on stable storage when this returns, so that anything
+ * encrypted with the key can be decrypted later. `avoid` lists the ids that the store has assigned to other keys.
  */
 export function addSecret(
 	dataDir: string,
@@ -70,7 +69,7 @@ export function addSecret(
 	const {keys} = readSecretsFile(file);
 	const id = freeId([...Object.keys(keys).map(Number), ...avoid]);
 	if (id === null) {
-		throw new ConfigError([`${file} holds ${lastId} keys: remove old keys from it`]);
+		throw new ConfigError([`${file} holds ${maxId} keys: remove old keys from it`]);
 	}
 	const next = {current: id, keys: {...keys, [id]: new Uint8Array(random(keyLength))}};
 	const draft = writeDraft(file, next, now());
@@ -83,11 +82,11 @@ export function addSecret(
 
 /** Returns the id after the highest one in use, else the lowest free one, or `null` if all are in use. */
 export function freeId(used: readonly number[]): number | null {
-	const after = Math.max(0, ...used) + 1;
-	if (after <= lastId) {
-		return after;
+	const next = Math.max(0, ...used) + 1;
+	if (next <= maxId) {
+		return next;
 	}
-	for (let id = 1; id <= lastId; id++) {
+	for (let id = 1; id <= maxId; id++) {
 		if (!used.includes(id)) {
 			return id;
 		}
@@ -95,16 +94,12 @@ export function freeId(used: readonly number[]): number | null {
 	return null;
 }
 
-function createSecretsFile(folder: string, file: string, key: Buffer, now: number): void {
-	linkSecrets(folder, file, {current: 1, keys: {1: key}}, now);
-}
-
 /** Writes a lost file again. An existing file is left alone. */
 export function restoreSecrets(dataDir: string, secrets: Secrets, now = Date.now()): void {
 	linkSecrets(dataDir, secretsFile(dataDir), secrets, now);
 }
 
-/** Creates the file atomically. If two processes create it at once, both use the one that was first. */
+/** Creates the file atomically. If two processes create it at once, both use the one that was created first. */
 function linkSecrets(folder: string, file: string, secrets: Secrets, now: number): void {
 	const draft = writeDraft(file, secrets, now);
 	try {
@@ -116,7 +111,6 @@ function linkSecrets(folder: string, file: string, secrets: Secrets, now: number
 	} finally {
 		unlinkSync(draft);
 	}
-
 	syncFolder(folder);
 }
 
@@ -151,23 +145,21 @@ export function syncFolder(folder: string): void {
 }
 
 function readSecretsFile(file: string): Secrets {
-	const read = readOrRefuse(file);
-	if (read && (read.mode & 0o077) !== 0) {
+	const opened = readIfRegular(file);
+	if (opened && (opened.mode & 0o077) !== 0) {
 		throw new ConfigError([`${file} can be read by others: run chmod 600 ${file}`]);
 	}
-
-	const secrets = read && parseSecrets(read.content.toString());
+	const secrets = opened && parseSecrets(opened.content.toString());
 	if (!secrets) {
 		throw new ConfigError([
 			`${file} is damaged: restore it from the last backup, because stored secrets cannot be read without it`,
 		]);
 	}
-
 	return secrets;
 }
 
 /** Returns `undefined` if the file is not a regular file or is too long to be a file of keys. */
-function readOrRefuse(file: string): ReturnType<typeof readGuarded> | undefined {
+function readIfRegular(file: string): ReturnType<typeof readGuarded> | undefined {
 	try {
 		return readGuarded(file, maxBytes);
 	} catch (error) {
@@ -186,25 +178,21 @@ export function parseSecrets(text: string): Secrets | undefined {
 	} catch {
 		return undefined;
 	}
-
 	const {version, current, keys} = (content ?? {}) as Record<string, unknown>;
 	if (version !== 1 || typeof current !== 'number' || typeof keys !== 'object' || keys === null) {
 		return undefined;
 	}
-
 	const parsed: Record<number, Uint8Array> = {};
 	for (const [id, key] of Object.entries(keys)) {
 		const bytes = typeof key === 'string' ? key256(key, '') : undefined;
-		if (!bytes?.ok || !/^[1-9]\d{0,2}$/.test(id) || Number(id) > lastId) {
+		if (!bytes?.ok || !/^[1-9]\d{0,2}$/.test(id) || Number(id) > maxId) {
 			return undefined;
 		}
-
 		parsed[Number(id)] = bytes.value;
 	}
-
 	const texts = Object.values(parsed).map(key => Buffer.from(key).toString('base64'));
-	const isWhole = Object.hasOwn(parsed, current) && new Set(texts).size === texts.length;
-	return isWhole ? {current, keys: parsed} : undefined;
+	const isComplete = Object.hasOwn(parsed, current) && new Set(texts).size === texts.length;
+	return isComplete ? {current, keys: parsed} : undefined;
 }
 
 /**
@@ -224,12 +212,10 @@ function readKeyFile(file: string): readonly Uint8Array[] {
 	if ((mode & 0o007) !== 0) {
 		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" can be read by everyone: run chmod 640 ${file}`]);
 	}
-
 	const keys = keys256(content.toString().trim(), '');
 	if (!keys.ok) {
 		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" does not contain a key: ${keys.allowed}`]);
 	}
-
 	return keys.value;
 }
 

@@ -49,13 +49,52 @@ const systemFolder = '/var/lib/mailctl';
  * problem at once, so that one restart fixes them all.
  */
 export function loadSettings(input: SettingsInput): LoadedSettings {
+	const {assignments, systemName, problems} = readAssignments(input);
+	const values: Partial<Record<SettingKey, unknown>> = {};
+	const sources = {} as Record<SettingKey, string>;
+	const texts = {} as Record<SettingKey, string | null>;
+	const machine = {hostname: input.hostname, cpus: input.cpus, isTerminal: input.isTerminal ?? false};
+	for (const key of settingKeys) {
+		const setting: Setting<unknown> = table[key];
+		const assignment = assignments.get(setting.name);
+		assignments.delete(setting.name);
+		// An empty value counts as unset, because that is how compose and unit files omit a variable.
+		const {text, source} = assignment?.text ? assignment : {text: setting.fallback(machine), source: 'default'};
+		sources[key] = source;
+		texts[key] = text;
+		const parsed =
+			text === null
+				? {ok: true as const, value: null}
+				: setting.parse(text, source === systemName ? systemFolder : input.cwd);
+		if (parsed.ok) {
+			values[key] = parsed.value;
+		} else {
+			const visible = setting.mask ? '***' : printable(text ?? '');
+			problems.push(`${setting.name}="${visible}"${from(source)} is not allowed: ${parsed.allowed}`);
+		}
+	}
+	const names = settingKeys.map(key => table[key].name);
+	for (const [name, {source}] of assignments) {
+		const suggestion = nearest(name, names);
+		const hint = suggestion ? `: did you mean ${suggestion}?` : '';
+		problems.push(`${printable(name)}${from(source)} is not a setting${hint}`);
+	}
+	problems.push(...crossProblems(values as Partial<TableValues>, input.isBesideDaemon ?? false));
+	if (problems.length > 0) {
+		return {ok: false, problems};
+	}
+	return {ok: true, settings: deepFreeze(deriveSettings(values as TableValues)), sources, texts};
+}
+
+/** Returns what the files and the environment assign to each name, and the problems of the files. */
+function readAssignments(input: SettingsInput) {
 	const fileName = input.envFile ?? '.env';
 	const {values: fileValues, problems, isExposed} = openEnvFile(fileName, input);
-	const assignments = new Map<string, Assignment>();
 	const own = [[fileName, fileValues] as const, ['environment', input.env] as const];
-	const isPlaced = own.some(([, values]) => values.MAILCTL_DATA_DIR || values.MAILCTL_DATABASE_URL);
-	const system = isPlaced ? undefined : openSystemFile(input);
+	const hasStore = own.some(([, values]) => values.MAILCTL_DATA_DIR || values.MAILCTL_DATABASE_URL);
+	const system = hasStore ? undefined : openSystemFile(input);
 	problems.push(...(system?.problems ?? []));
+	const assignments = new Map<string, Assignment>();
 	for (const [source, values] of system ? [[system.name, system.values] as const, ...own] : own) {
 		for (const [name, text] of Object.entries(values)) {
 			if (name.startsWith('MAILCTL_') && text !== undefined) {
@@ -63,52 +102,13 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 			}
 		}
 	}
-
 	const hasSecret = settingKeys.some(
 		key => assignments.get(table[key].name)?.source === fileName && isSecret(key, assignments),
 	);
 	if (isExposed && hasSecret) {
 		problems.push(`${fileName} holds a password or key and others can read it: run chmod 600 ${fileName}`);
 	}
-
-	const values: Partial<Record<SettingKey, unknown>> = {};
-	const sources = {} as Record<SettingKey, string>;
-	const texts = {} as Record<SettingKey, string | null>;
-	const machine = {hostname: input.hostname, cpus: input.cpus, isTerminal: input.isTerminal ?? false};
-	for (const key of settingKeys) {
-		const setting: Setting<unknown> = table[key];
-		const own = assignments.get(setting.name);
-		assignments.delete(setting.name);
-		// An empty value counts as unset, because that is how compose and unit files omit a variable.
-		const chosen = own?.text ? own : {text: setting.fallback(machine), source: 'default'};
-		sources[key] = chosen.source;
-		texts[key] = chosen.text;
-		const parsed =
-			chosen.text === null
-				? {ok: true as const, value: null}
-				: setting.parse(chosen.text, chosen.source === system?.name ? systemFolder : input.cwd);
-		if (parsed.ok) {
-			values[key] = parsed.value;
-		} else {
-			const visible = setting.mask ? '***' : printable(chosen.text ?? '');
-			problems.push(`${setting.name}="${visible}"${from(chosen.source)} is not allowed: ${parsed.allowed}`);
-		}
-	}
-
-	for (const [name, {source}] of assignments) {
-		const near = nearest(
-			name,
-			settingKeys.map(key => table[key].name),
-		);
-		problems.push(`${printable(name)}${from(source)} is not a setting${near ? `: did you mean ${near}?` : ''}`);
-	}
-
-	problems.push(...crossProblems(values as Partial<TableValues>, input.isBesideDaemon ?? false));
-	if (problems.length > 0) {
-		return {ok: false, problems};
-	}
-
-	return {ok: true, settings: deepFreeze(deriveSettings(values as TableValues)), sources, texts};
+	return {assignments, systemName: system?.name, problems};
 }
 
 function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {problems: string[]} {
@@ -118,7 +118,6 @@ function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {pr
 		if (file) {
 			return {...file, problems: file.problems.map(problem => `${name} ${problem}`)};
 		}
-
 		return {
 			...empty,
 			problems: envFile === undefined ? [] : [`${name} does not exist: name an existing --env-file`],
@@ -167,11 +166,9 @@ function deepFreeze<T>(value: T): T {
 	if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) {
 		return value;
 	}
-
 	for (const inner of Object.values(value)) {
 		deepFreeze(inner);
 	}
-
 	return Object.freeze(value);
 }
 
@@ -212,7 +209,6 @@ function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
 		return undefined;
 	}
-
 	const {content, mode, uid} = readGuarded(path);
 	const text = content.toString();
 	const values = parse(text);

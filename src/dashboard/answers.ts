@@ -9,17 +9,18 @@ import {cookieOptions, formOwner, noticeCookie, setSession} from './visitor.ts';
 const nonceLength = 16;
 const noticeSeconds = 60;
 
-type Answering = {
+/** What a page needs besides its answer. */
+type PageTools = {
 	readonly assets: Assets;
 	readonly random: (size: number) => Buffer;
 };
 
-/** Sends the answer to a request. Browsers and proxies keep nothing of it. */
+/** Sends the answer to a request. Browsers and proxies must not store it. */
 export function sendAnswer(
 	request: FastifyRequest,
 	reply: FastifyReply,
 	answer: OpenAnswer,
-	{visitor, ...answering}: Answering & {readonly visitor: Visitor | null},
+	{visitor, ...tools}: PageTools & {readonly visitor: Visitor | null},
 ): FastifyReply {
 	reply.headers({
 		'cache-control': 'no-store',
@@ -49,24 +50,24 @@ export function sendAnswer(
 				.type(answer.type)
 				.send(answer.body);
 		case 'missing':
-			return sendPage(request, reply, answering, visitor, {
+			return sendPage(request, reply, tools, visitor, {
 				status: 404,
 				title: 'Not found',
-				content: html`<p>${answer.what}</p><p><a href="/">Go to the start</a></p>`,
+				content: html`<p>${answer.what}</p><p><a href="/">Go to the dashboard</a></p>`,
 			});
 		case 'page':
-			return sendPage(request, reply, answering, visitor, answer);
+			return sendPage(request, reply, tools, visitor, answer);
 	}
 }
 
-type Shown = Omit<Page, 'kind' | 'place'> & {readonly place?: Page['place']};
+type ShownPage = Omit<Page, 'kind' | 'place'> & {readonly place?: Page['place']};
 
 function sendPage(
 	request: FastifyRequest,
 	reply: FastifyReply,
-	{assets, random}: Answering,
+	{assets, random}: PageTools,
 	visitor: Visitor | null,
-	{place = null, title, actions = nothing, problem = null, status, retryAfter, content, charts}: Shown,
+	{place = null, title, actions = nothing, problem = null, status, retryAfter, content, charts}: ShownPage,
 ): FastifyReply {
 	const nonce = random(nonceLength).toString('base64');
 	const notice = request.cookies[noticeCookie] ?? null;
@@ -98,7 +99,7 @@ function sendPage(
 		);
 }
 
-/** Mail is shown in frames of our own, which have a stricter policy themselves. */
+/** Mail is shown in frames of this origin, which have a stricter policy of their own. */
 function toPolicy(nonce: string): string {
 	return [
 		"default-src 'none'",

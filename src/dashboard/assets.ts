@@ -4,7 +4,7 @@ import {fileURLToPath} from 'node:url';
 import serveStatic from '@fastify/static';
 import type {FastifyInstance} from 'fastify';
 
-/** Where `scripts/assets.js` puts our own files and those of htmx and uPlot, each beside its compressed form. */
+/** The folder where `scripts/assets.js` puts our files and those of htmx and uPlot, each with a compressed copy. */
 const folder = fileURLToPath(new URL('../dashboard/assets/', import.meta.url));
 
 const files = {
@@ -20,7 +20,7 @@ const names: ReadonlySet<string> = new Set(Object.values(files));
 
 type Asset = keyof typeof files;
 
-/** The URL of each file. It changes with the content, so that browsers may keep it for ever. */
+/** The URL of each file. It changes with the content, so that browsers may cache it indefinitely. */
 export type Assets = Readonly<Record<Asset, string>>;
 
 export function readAssets(): Assets {
@@ -34,7 +34,7 @@ export function readAssets(): Assets {
 	return Object.fromEntries(urls);
 }
 
-/** Serves the files without a session: nothing in them is secret, and the log-in page needs them. */
+/** Serves the files without a session: they contain no secrets, and the sign-in page needs them. */
 export async function serveAssets(scope: FastifyInstance): Promise<void> {
 	await scope.register(serveStatic, {
 		root: folder,

@@ -16,7 +16,7 @@ import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpa
 import {chart, percent, type Series} from './charts.ts';
 import {badge, type Column, count, nothing, section, table, toHref} from './markup.ts';
 
-/** What the pages look back on, by the value in their query. */
+/** The periods that pages can show, by their value in the query. */
 export const periods = [
 	{value: '', label: '24 hours', span: 'hours', steps: 24},
 	{value: '7d', label: '7 days', span: 'days', steps: 7},
@@ -30,9 +30,9 @@ export function parsePeriod(query: URLSearchParams): Period {
 
 export const hoursOf = ({span, steps}: Period): number => (span === 'hours' ? steps : steps * 24);
 
-/** What happened in each hour or day of a period, oldest first; the last one is not over. */
+/** The counts of each hour or day of a period, oldest first; the last one is not over yet. */
 export type Traffic = {
-	/** As the store has them: `2026-11-05T13`, `2026-11-05`. */
+	/** Hours or days as stored: `2026-11-05T13`, `2026-11-05`. */
 	readonly times: readonly string[];
 	readonly each: Readonly<Record<CountedStatus, readonly number[]>>;
 	readonly sums: Readonly<Record<CountedStatus, number>>;
@@ -49,29 +49,29 @@ export async function readTraffic(
 	const times = Array.from({length: steps}, (_, ago) => storeTime(now - ago * stepMs).slice(0, length)).reverse();
 	const counted = await readUsage(reader, workspaceId, span, times[0] as string);
 	const figures = new Map(counted.map(({time, status, n}) => [`${time} ${status}`, n]));
-	const each = ofStatuses(status => times.map(time => figures.get(`${time} ${status}`) ?? 0));
-	return {times, each, sums: ofStatuses(status => each[status].reduce((total, n) => total + n, 0))};
+	const each = mapStatuses(status => times.map(time => figures.get(`${time} ${status}`) ?? 0));
+	return {times, each, sums: mapStatuses(status => each[status].reduce((total, n) => total + n, 0))};
 }
 
-/** The same with simulated mail. It counts at the time of its acceptance, with its present state. */
+/** Adds simulated messages, which count at the time of their acceptance, with their current state. */
 export function withSimulated({times, each}: Traffic, {span}: Period, simulated: readonly SimulatedMessage[]): Traffic {
 	const [, , length] = usageSpans[span];
-	const sums = ofStatuses(status => {
-		const more = times.map(() => 0);
+	const sums = mapStatuses(status => {
+		const added = times.map(() => 0);
 		for (const {at, state} of simulated) {
 			const index = times.indexOf(storeTime(at).slice(0, length));
-			const isOne =
+			const isCounted =
 				status === 'accepted' || state === status || (status === 'delivered' && state === 'complained');
-			more[index] = (more[index] ?? 0) + (isOne ? 1 : 0);
+			added[index] = (added[index] ?? 0) + (isCounted ? 1 : 0);
 		}
-		return each[status].map((n, index) => n + (more[index] ?? 0));
+		return each[status].map((n, index) => n + (added[index] ?? 0));
 	});
-	return {times, each: sums, sums: ofStatuses(status => sums[status].reduce((total, n) => total + n, 0))};
+	return {times, each: sums, sums: mapStatuses(status => sums[status].reduce((total, n) => total + n, 0))};
 }
 
 /**
- * How many simulated messages a page leaves out or counts, with a link to the other view; empty if there are no such
- * messages. `newest`: the page looked at this many messages, not at the whole period.
+ * Shows how many simulated messages a page includes or leaves out, with a link to the other view; empty if there are
+ * none. `newest` is the number of messages that were searched for them, or `null` for the whole period.
  */
 export function simulatedLine(path: string, query: URLSearchParams, n: number, newest: number | null = null): Html {
 	if (n === 0) {
@@ -84,11 +84,11 @@ export function simulatedLine(path: string, query: URLSearchParams, n: number, n
 
 export const countsSimulated = (query: URLSearchParams): boolean => query.get('simulated') === '1';
 
-function ofStatuses<Value>(value: (status: CountedStatus) => Value): Record<CountedStatus, Value> {
-	return Object.fromEntries(countedStatuses.map(status => [status, value(status)])) as Record<CountedStatus, Value>;
+function mapStatuses<Value>(toValue: (status: CountedStatus) => Value): Record<CountedStatus, Value> {
+	return Object.fromEntries(countedStatuses.map(status => [status, toValue(status)])) as Record<CountedStatus, Value>;
 }
 
-const looks: ReadonlyArray<{readonly status: CountedStatus} & Omit<Series, 'values'>> = [
+const lineStyles: ReadonlyArray<{readonly status: CountedStatus} & Omit<Series, 'values'>> = [
 	{status: 'accepted', label: 'Accepted', tone: 'busy', look: 'bars'},
 	{status: 'delivered', label: 'Delivered', tone: 'good'},
 	{status: 'opened', label: 'Opened', tone: 'warn', look: 'dotted'},
@@ -96,18 +96,18 @@ const looks: ReadonlyArray<{readonly status: CountedStatus} & Omit<Series, 'valu
 	{status: 'complained', label: 'Complained', tone: 'bad', look: 'dashed'},
 ];
 
-/** Opens only where there are any: most do not track them. */
+/** Returns the lines of the chart. Opens are shown only if there are any, because most workspaces do not track them. */
 export function trafficSeries({each, sums}: Traffic): Series[] {
-	return looks
+	return lineStyles
 		.filter(({status}) => status !== 'opened' || sums.opened > 0)
-		.map(({status, ...look}) => ({...look, values: each[status]}));
+		.map(({status, ...style}) => ({...style, values: each[status]}));
 }
 
-/** The first of the windows, and how far the curve goes back: figures are kept for eight days. */
+/** The length of the first window, and how far back its curve goes: figures are stored for eight days. */
 const windowHours = 24;
 const curveHours = 7 * 24;
 
-/** By what a workspace is judged: its windows now, and how the window of 24 hours moved. */
+/** The figures by which a workspace is judged: its current windows, and the window of 24 hours over time. */
 type Reputation = {
 	readonly status: ReputationStatus | undefined;
 	/** The ends of the windows, `2026-11-05T13`. */
@@ -120,24 +120,24 @@ export async function readReputation(reader: Knex, workspaceId: string, now: num
 	const hours = Array.from({length: curveHours + windowHours}, (_, ago) => hourOf(storeTime(now - ago * hourMs)));
 	hours.reverse();
 	const stored = await readReputationHours(reader, workspaceId, hours[0] as string);
-	const figures = new Map(stored.map(({hour, ...one}) => [hour, one]));
+	const figures = new Map(stored.map(({hour, ...counts}) => [hour, counts]));
 	const sums: Figures[] = [];
 	let window: Figures = {attempted: 0, hard: 0, delivered: 0, complained: 0};
 	for (const [index, hour] of hours.entries()) {
-		window = moved(window, figures.get(hour), figures.get(hours[index - windowHours] ?? ''));
+		window = slideWindow(window, figures.get(hour), figures.get(hours[index - windowHours] ?? ''));
 		sums.push(window);
 	}
 	return {status, times: hours.slice(windowHours), windows: sums.slice(windowHours)};
 }
 
-/** The sum after one hour came and another went. */
-function moved(window: Figures, came: Figures | undefined, went: Figures | undefined): Figures {
-	const next = figureNames.map(name => [name, window[name] + (came?.[name] ?? 0) - (went?.[name] ?? 0)]);
+/** Returns the sum of a window after it moved by an hour. */
+function slideWindow(window: Figures, added: Figures | undefined, removed: Figures | undefined): Figures {
+	const next = figureNames.map(name => [name, window[name] + (added?.[name] ?? 0) - (removed?.[name] ?? 0)]);
 	return Object.fromEntries(next);
 }
 
 const kinds = {
-	bounces: {label: 'Hard bounces', n: 'hard', of: 'attempted', ofWhat: 'tried'},
+	bounces: {label: 'Hard bounces', n: 'hard', of: 'attempted', ofWhat: 'attempted'},
 	complaints: {label: 'Complaints', n: 'complained', of: 'delivered', ofWhat: 'delivered'},
 } as const satisfies Record<Kind, object>;
 
@@ -146,11 +146,11 @@ const shareOf = (kind: Kind, figures: Figures): number | null => {
 	return figures[of] <= 0 ? null : Math.max(0, figures[n]) / figures[of];
 };
 
-/** What receivers think of the workspace, with the limits at which it is warned of and paused. */
+/** Shows the bounce and complaint rates of a workspace, with the limits that cause a warning or a pause. */
 export function reputationSection({status, times, windows}: Reputation, limits: ReputationLimits | null): Html {
 	const curve = (kind: Kind): Html =>
 		chart({
-			label: `${kinds[kind].label} in the 24 hours before`,
+			label: `${kinds[kind].label} in the preceding 24 hours`,
 			times,
 			unit: 'share',
 			series: [
@@ -160,8 +160,8 @@ export function reputationSection({status, times, windows}: Reputation, limits: 
 		});
 	const rule =
 		limits === null
-			? html`<p class="soft">Nobody is warned of or paused: MAILCTL_REPUTATION is off.</p>`
-			: html`<p class="soft">A workspace whose shares are too high is warned of, then paused, so that the others are not blocked with it. Few mails say nothing.</p>`;
+			? html`<p class="soft">Workspaces cause no warnings and are not paused: MAILCTL_REPUTATION is off.</p>`
+			: html`<p class="soft">A workspace with high rates causes a warning, then is paused, so that the others are not blocked along with it. Small samples are not judged.</p>`;
 	const hasFigures = windows.some(({attempted}) => attempted > 0);
 	return section(
 		'Reputation',
@@ -177,7 +177,7 @@ function limitLines({warn, pause}: ReputationLimits, kind: Kind, length: number)
 		isLimit: true,
 		values: new Array(length).fill(limit),
 	});
-	return [line('warned from', 'warn', warn[kind]), line('paused from', 'bad', pause[kind])];
+	return [line('warning from', 'warn', warn[kind]), line('paused from', 'bad', pause[kind])];
 }
 
 function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
@@ -190,7 +190,7 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 		rows,
 		empty: nothing,
 		columns: [
-			{title: 'Share', cell: ({kind, span}) => `${kinds[kind].label}, ${spanNames[span]}`},
+			{title: 'Rate', cell: ({kind, span}) => `${kinds[kind].label}, ${spanNames[span]}`},
 			{
 				title: 'Current',
 				cell: ({kind, span}) => {
@@ -200,7 +200,7 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 				right: true,
 			},
 			{
-				title: 'Of',
+				title: 'Messages',
 				cell: ({kind, span}) => {
 					const {n, of, ofWhat} = kinds[kind];
 					return `${count(windows[span][n])} of ${count(windows[span][of])} ${ofWhat}`;
@@ -211,10 +211,10 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 			...(limits === null
 				? []
 				: [
-						limitColumn('Warned from', limits.warn),
+						limitColumn('Warning from', limits.warn),
 						limitColumn('Paused from', limits.pause),
 						{
-							title: 'Standing',
+							title: 'Status',
 							cell: ({kind, span}: {kind: Kind; span: Span}) =>
 								windows[span][kinds[kind].of] > 0 ? statusBadge(levelOf(kind, span)) : '–',
 						},
@@ -237,6 +237,6 @@ function statusBadge(level: 'warn' | 'pause' | undefined): Html {
 		case 'pause':
 			return badge('too high', 'bad');
 		default:
-			return badge('fine', 'good');
+			return badge('ok', 'good');
 	}
 }

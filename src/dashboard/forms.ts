@@ -6,21 +6,21 @@ import {parseUrlencoded} from '../kit/urlencoded.ts';
 import {apiError, unavailable} from '../mail/api-error.ts';
 import type {Visit} from './route.ts';
 
-// What a form sends, with a file or without.
+// Reads submitted forms, with a file or without.
 
-/** Bytes: of a form, and of one with a file. */
+/** The maximum size of a form without its file, in bytes. */
 export const formLimit = 1024 * 1024;
-/** Bytes of a form that anybody may send, to log in. */
+/** The maximum size of a form that anyone may submit, to sign in. */
 export const openFormLimit = 64 * 1024;
 export const fileLimit = 32 * 1024 * 1024;
 
 const maxFields = 100;
-/** Forms with a file that are in memory at once. */
+/** How many forms with a file may be in memory at once. */
 const maxUploads = 4;
 
 type WithFile = {readonly form: URLSearchParams; readonly file: Visit['file']};
 
-/** Lets the routes of a scope take forms. */
+/** Makes the routes of a scope accept forms. */
 export async function readForms(scope: FastifyInstance): Promise<void> {
 	const seats = new Seats(maxUploads);
 	const limits = {fileSize: fileLimit, files: 1, fields: maxFields, fieldSize: formLimit};
@@ -28,7 +28,7 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 	scope.addHook('preValidation', async (request, reply) => {
 		if (request.isMultipart()) {
 			checkUpload(request);
-			hold(reply, seats.take('uploads'));
+			holdSeat(reply, seats.take('uploads'));
 			request.body = await readParts(request);
 		}
 	});
@@ -42,36 +42,36 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 	);
 }
 
-const tooManyFields = `A form has at most ${maxFields} fields.`;
+const tooManyFields = `A form may have at most ${maxFields} fields.`;
 
-/** The fields of a form without a file; `null` if there are too many. Anybody may send such a form, to log in. */
+/** Returns the fields of a form without a file, or `null` if it has too many: anyone may submit one, to sign in. */
 export function parseFields(body: Buffer): URLSearchParams | null {
 	const fields = parseUrlencoded(body, maxFields + 1);
 	return fields.length > maxFields ? null : new URLSearchParams(fields);
 }
 
-/** The fields of a query as it was sent, where a name may occur more than once; those beyond the limit are ignored. */
+/** Returns the fields of a query, in which a name may occur more than once. Fields beyond the limit are ignored. */
 export function parseQuery({raw: {url = ''}}: FastifyRequest): URLSearchParams {
-	const begin = url.indexOf('?');
-	const query = Buffer.from(begin === -1 ? '' : url.slice(begin + 1), 'latin1');
+	const start = url.indexOf('?');
+	const query = Buffer.from(start === -1 ? '' : url.slice(start + 1), 'latin1');
 	return new URLSearchParams(parseUrlencoded(query, maxFields));
 }
 
-/** Fastify does not limit the length of the stream of parts. Only forms that take a file are multipart. */
+/** Limits the size of a multipart form, which Fastify does not. Only forms with a file may be multipart. */
 function checkUpload({headers, routeOptions}: FastifyRequest): void {
 	if (routeOptions.bodyLimit !== fileLimit) {
-		throw apiError('unsupported_media_type', {message: 'This form takes no file.'});
+		throw apiError('unsupported_media_type', {message: 'This form does not accept a file.'});
 	}
 	const {'content-length': length, 'content-type': type = ''} = headers;
 	if (length === undefined || !/boundary=/i.test(type)) {
-		throw apiError('bad_request', {message: 'A form with a file needs its Content-Length and a boundary.'});
+		throw apiError('bad_request', {message: 'A form with a file requires a Content-Length and a boundary.'});
 	}
 	if (Number(length) > fileLimit + formLimit) {
 		throw apiError('payload_too_large');
 	}
 }
 
-function hold(reply: FastifyReply, leave: (() => void) | undefined): void {
+function holdSeat(reply: FastifyReply, leave: (() => void) | undefined): void {
 	if (leave === undefined) {
 		throw unavailable();
 	}
@@ -96,12 +96,12 @@ async function readParts(request: FastifyRequest): Promise<WithFile> {
 	return {form, file};
 }
 
-/** The fields; empty if the body is not a form, such as JSON. */
+/** Returns the fields of a form; none if the body is not a form, such as JSON. */
 export function toForm(body: unknown): URLSearchParams {
 	return body instanceof URLSearchParams ? body : (withFile(body)?.form ?? new URLSearchParams());
 }
 
-/** The file; null: none was chosen. */
+/** Returns the file of a form, or `null` if none was chosen. */
 export const fileOf = (body: unknown): Visit['file'] => withFile(body)?.file ?? null;
 
 const withFile = (body: unknown): WithFile | undefined =>

@@ -17,7 +17,7 @@ import {badge, count, distance, facts, join, name, nothing, section, type Tone, 
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Page, Route, Visit} from './route.ts';
 
-/** How the installation is doing. */
+/** The pages about the health of the installation. */
 export const healthPages = (parts: DashboardParts, checks: MadeChecks): readonly Route[] => [
 	...overviewPages(parts),
 	...checksPages(checks),
@@ -30,7 +30,6 @@ const tabs = [
 	['/checks', 'Checks'],
 ] as const;
 
-/** A page about the installation, one of a few. */
 function healthPage(tab: (typeof tabs)[number][0], content: Html): Page {
 	const links = tabs.map(([path, title]) => {
 		const current = path === tab ? html` aria-current="page"` : nothing;
@@ -40,50 +39,51 @@ function healthPage(tab: (typeof tabs)[number][0], content: Html): Page {
 		kind: 'page',
 		place: 'health',
 		title: 'Health',
-		content: html`<nav class="tabs" aria-label="Of the installation">${links}</nav>${content}`,
+		content: html`<nav class="tabs" aria-label="Health pages">${links}</nav>${content}`,
 	};
 }
 
 const units = ['octets', 'KB', 'MB', 'GB', 'TB'] as const;
 
-/** 1536000 as `1.5 MB`. */
+/** Formats 1536000 as `1.5 MB`. */
 function sizeText(octets: number): string {
 	const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, Math.abs(octets))) / 3));
 	const amount = octets / 1000 ** power;
 	return `${amount.toLocaleString('en', {maximumFractionDigits: power === 0 || Math.abs(amount) >= 100 ? 0 : 1})} ${units[power]}`;
 }
 
-/** How the installation is doing: checks, processes, store. */
 function overviewPages({reader, settings, version, process}: DashboardParts): readonly Route[] {
-	/** With SQLite there is this process alone. */
-	async function nodes(now: number): Promise<readonly SeenNode[]> {
+	/** With SQLite, this process is the only node. */
+	async function readNodes(now: number): Promise<readonly SeenNode[]> {
 		const [startedAt, seenAt] = [storeTime(process.startedAt), storeTime(now)];
 		return settings.databaseUrl === null
 			? [{id: '', host: hostname(), pid, version, roles: settings.roles, startedAt, seenAt}]
 			: await listNodes(reader, storeTime(now - silentMs));
 	}
 
-	async function store(now: number): Promise<Html> {
+	async function storeFacts(now: number): Promise<Html> {
 		const [bytes, free] = await Promise.all([readStoreSize(reader), freeBytes(settings.dataDir)]);
-		const [day, week] = [grown(bytes, now, dayMs), grown(bytes, now, 7 * dayMs)];
+		const [day, week] = [growth(bytes, now, dayMs), growth(bytes, now, 7 * dayMs)];
 		return facts([
 			['Engine', settings.databaseUrl === null ? 'SQLite' : 'PostgreSQL'],
 			['Size', sizeText(bytes)],
-			['Growth', day ?? 'known an hour after the start'],
-			['Growth, longer', week === day ? null : week],
+			['Growth', day ?? 'available an hour after the start'],
+			['Growth, longer period', week === day ? null : week],
 			['Data folder', name(settings.dataDir)],
-			['Free there', sizeText(free)],
+			['Free space', sizeText(free)],
 		]);
 	}
 
-	/** Since the oldest size of the period that is known: they are noted since the start alone. */
-	function grown(bytes: number, now: number, period: number): string | null {
-		const [first] = process.storeSizes().filter(({at}) => at >= now - period - dayMs / 24 && now - at > dayMs / 48);
-		if (first === undefined) {
+	/** Compares the size with the oldest one known in the period. Sizes are recorded only while the process runs. */
+	function growth(bytes: number, now: number, period: number): string | null {
+		const [oldest] = process
+			.storeSizes()
+			.filter(({at}) => at >= now - period - dayMs / 24 && now - at > dayMs / 48);
+		if (oldest === undefined) {
 			return null;
 		}
-		const more = bytes - first.bytes;
-		return `${more < 0 ? '−' : '+'}${sizeText(Math.abs(more))} since ${distance(first.at - now)}`;
+		const difference = bytes - oldest.bytes;
+		return `${difference < 0 ? '−' : '+'}${sizeText(Math.abs(difference))} since ${distance(oldest.at - now)}`;
 	}
 
 	async function show({now}: Visit): Promise<Answer> {
@@ -93,11 +93,11 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 			['Started', time(storeTime(process.startedAt), now)],
 			['Delivery', settings.delivery],
 		]);
-		const listings = blocklists(await listBlocklistings(reader, now), now);
+		const blocklists = blocklistTable(await listBlocklistings(reader, now), now);
 		const certificates = settings.acme
 			? section('Certificates', certificateTable(await listCertificates(reader), now))
 			: nothing;
-		const state = html`${certificates}${section('Blocklists', listings)}${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
+		const state = html`${certificates}${section('Blocklists', blocklists)}${section('Store', html`<div class="card">${await storeFacts(now)}</div>`)}${section('Nodes', nodeTable(await readNodes(now), now))}`;
 		return healthPage(
 			'',
 			join([
@@ -120,10 +120,10 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 			{title: 'Version', cell: row => row.version || '–', wide: true},
 			{title: 'Roles', cell: ({roles}) => roles.join(', ') || '–'},
 			{title: 'Started', cell: ({startedAt}) => time(startedAt, now), right: true},
-			{title: 'Seen', cell: ({seenAt}) => time(seenAt, now), right: true, wide: true},
+			{title: 'Last seen', cell: ({seenAt}) => time(seenAt, now), right: true, wide: true},
 		],
 		rows,
-		empty: html`<p>No node was seen in the last 30 s.</p>`,
+		empty: html`<p>No node was active in the last 30 s.</p>`,
 	});
 }
 
@@ -131,7 +131,7 @@ const stateTones = {valid: 'good', due: 'busy', waiting: 'busy', failed: 'bad', 
 
 const maxCertificates = 100;
 
-/** Certificates issued by a CA, as `mailctl certificate list` has them, failed ones first. */
+/** Lists the certificates as `mailctl certificate list` does, failed ones first. */
 function certificateTable(rows: readonly Certificate[], now: number): Html {
 	const state = (row: Certificate) => stateOf(row, now);
 	const why = (fault: string | null) => (fault === null ? null : html`<br><span class="soft">${name(fault)}</span>`);
@@ -143,95 +143,95 @@ function certificateTable(rows: readonly Certificate[], now: number): Html {
 				title: 'Name',
 				cell: row => html`<div class="told">${name(row.name)}${why(row.fault ?? row.unused)}</div>`,
 			},
-			{title: 'Ends', cell: row => time(row.not_after, now), right: true},
+			{title: 'Expires', cell: row => time(row.not_after, now), right: true},
 		],
 		rows: rows.toSorted((a, b) => Number(b.fault !== null) - Number(a.fault !== null)).slice(0, maxCertificates),
-		empty: html`<p>No certificate was asked for yet.</p>`,
+		empty: html`<p>No certificate has been requested yet.</p>`,
 	});
 }
 
 const maxSources = 100;
 const rankOf = ({state}: Blocklisting) => ['listed', 'refused', 'unknown', 'clear'].indexOf(state);
 
-/** What blocklists say of each address and domain that mail comes from, the worst first. */
-function blocklists(rows: readonly Blocklisting[], now: number): Html {
-	const rank = (of: readonly Blocklisting[]) => Math.min(...of.map(rankOf));
+/** Shows the listings of each address and domain that mail is sent from, the worst first. */
+function blocklistTable(rows: readonly Blocklisting[], now: number): Html {
+	const rank = (source: readonly Blocklisting[]) => Math.min(...source.map(rankOf));
 	const sources = [...groupBy(rows, ({source}) => source).values()].toSorted((a, b) => rank(a) - rank(b));
 	return table<readonly Blocklisting[]>({
 		label: 'Blocklists',
 		columns: [
 			{title: 'Source', cell: ([row]) => name(row?.source ?? '')},
-			{title: 'On lists', cell: of => html`<div class="told">${listings(of, now)}</div>`},
-			{title: 'Asked', cell: ([row]) => time(row?.asked_at ?? null, now), right: true, wide: true},
+			{title: 'Listings', cell: source => html`<div class="told">${listings(source, now)}</div>`},
+			{title: 'Checked', cell: ([row]) => time(row?.asked_at ?? null, now), right: true, wide: true},
 		],
 		rows: sources.slice(0, maxSources),
-		empty: html`<p>No blocklist was asked in the last hours: there is no public address and no verified domain, or nothing leaves this machine.</p>`,
+		empty: html`<p>No blocklist was checked in the last hours: this installation has no public address and no verified domain, or does not deliver mail.</p>`,
 	});
 }
 
-function listings(of: readonly Blocklisting[], now: number): Html {
-	const clear = of.filter(({state}) => state === 'clear').length;
-	const others = of.filter(({state}) => state !== 'clear').toSorted((a, b) => rankOf(a) - rankOf(b));
-	return html`${others.map(row => html`<div>${listing(row, now)}</div>`)}${clear > 0 ? html`<div>${badge('clear', 'good')} on ${clear === 1 ? '1 list' : `${clear} lists`}</div>` : null}`;
+function listings(rows: readonly Blocklisting[], now: number): Html {
+	const clear = rows.filter(({state}) => state === 'clear').length;
+	const rest = rows.filter(({state}) => state !== 'clear').toSorted((a, b) => rankOf(a) - rankOf(b));
+	return html`${rest.map(row => html`<div>${listing(row, now)}</div>`)}${clear > 0 ? html`<div>${badge('clear', 'good')} on ${clear === 1 ? '1 list' : `${clear} lists`}</div>` : null}`;
 }
 
 function listing({state, name: list, since, reason, delist}: Blocklisting, now: number): Html {
 	return state === 'listed'
-		? html`${badge('listed', 'bad')} ${list}, first seen ${time(since, now)}. ${name(reason ?? '')} <a href="${delist}" rel="noreferrer">Ask for removal</a>`
-		: html`${badge('not known', 'idle')} ${list}: ${name(reason ?? '')}`;
+		? html`${badge('listed', 'bad')} ${list}, first seen ${time(since, now)}. ${name(reason ?? '')} <a href="${delist}" rel="noreferrer">Request removal</a>`
+		: html`${badge('unknown', 'idle')} ${list}: ${name(reason ?? '')}`;
 }
 
 const checksPath = `${healthPath}/checks`;
 
-/** The checks of `mailctl doctor`, made while the page is asked for. */
+/** The checks of `mailctl doctor`, which run when the page is requested. */
 function checksPages(checks: MadeChecks): readonly Route[] {
 	async function show(): Promise<Answer> {
-		return healthPage('/checks', html`<div id="checks">${findings((await checks.look()).findings)}</div>`);
+		return healthPage('/checks', html`<div id="checks">${findingTable((await checks.look()).findings)}</div>`);
 	}
 
 	return [{method: 'GET', path: checksPath, role: 'admin', everywhere: true, answer: show}];
 }
 
-/** Replaced by the checks when they have run; without script a link opens them. */
-const awaitedChecks: Html = html`<div id="checks" hx-get="${checksPath}" hx-trigger="load" hx-select="#checks" hx-swap="outerHTML"><div class="empty"><p>The checks take some seconds: they ask DNS, mail hosts and a time server.</p><p><a href="${checksPath}">Run the checks</a></p></div></div>`;
+/** Replaced by the findings once the checks have run. Without scripts, a link opens them. */
+const awaitedChecks: Html = html`<div id="checks" hx-get="${checksPath}" hx-trigger="load" hx-select="#checks" hx-swap="outerHTML"><div class="empty"><p>The checks take a few seconds: they query DNS, mail servers and a time server.</p><p><a href="${checksPath}">Run the checks</a></p></div></div>`;
 
 const tones: Readonly<Record<Status, Tone>> = {ok: 'good', warn: 'warn', fail: 'bad'};
 const order: readonly Status[] = ['fail', 'warn', 'ok'];
 
-/** Failures first, then warnings. */
-function findings(found: readonly Finding[]): Html {
-	const rows = found.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
-	const number = (status: Status) => found.filter(one => one.status === status).length;
-	const sum = order.filter(status => number(status) > 0).map(status => `${count(number(status))} ${status}`);
-	return html`<p>${sum.join(', ')}. <a href="${checksPath}">Check again</a></p>${table<Finding>({
+/** Lists failures first, then warnings. */
+function findingTable(findings: readonly Finding[]): Html {
+	const rows = findings.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
+	const countOf = (status: Status) => findings.filter(finding => finding.status === status).length;
+	const sums = order.filter(status => countOf(status) > 0).map(status => `${count(countOf(status))} ${status}`);
+	return html`<p>${sums.join(', ')}. <a href="${checksPath}">Check again</a></p>${table<Finding>({
 		label: 'Checks',
 		columns: [
 			{title: 'Status', cell: ({status}) => badge(status, tones[status])},
 			{title: 'Check', cell: ({check}) => check, cut: true},
-			{title: 'Found', cell: told},
+			{title: 'Finding', cell: describeFinding},
 		],
 		rows,
-		empty: html`<p>There is nothing to check.</p>`,
+		empty: html`<p>Nothing to check.</p>`,
 	})}`;
 }
 
-function told({status, detail, why, fix}: Finding): Html {
+function describeFinding({status, detail, why, fix}: Finding): Html {
 	const advice =
 		status === 'ok' ? null : html`<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}`;
 	return html`<div class="told">${name(detail)}${advice}</div>`;
 }
 
-/** What the checks found, and when; milliseconds. */
+/** The findings of the checks, and when they ran, in milliseconds. */
 export type Found = {readonly at: number; readonly findings: readonly Finding[]};
 
 const freshMs = 3_600_000;
 
-/** The checks of `mailctl doctor`, made by the daemon. They take seconds, and ask others. */
+/** Runs the checks of `mailctl doctor` in the daemon. They take seconds, and query other servers. */
 export function createMadeChecks({settings, live, version, process, tools}: DashboardParts) {
 	let running: Promise<Found> | null = null;
 	let newest: Found | null = null;
 
-	/** Makes them now. Those who ask while they run get the same findings. */
+	/** Runs them now. Callers that arrive meanwhile get the same findings. */
 	function look(): Promise<Found> {
 		running ??= inspect(
 			{
@@ -255,10 +255,7 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 
 	return {
 		look,
-		/**
-		 * What they found last. Where that is an hour ago, or never, they are made for those who ask next; null: not
-		 * yet.
-		 */
+		/** Returns the last findings, or `null` if there are none yet. Runs the checks again if they are old. */
 		last(): Found | null {
 			if (newest === null || tools.clock.now() - newest.at > freshMs) {
 				look().catch(() => undefined); // The page of the checks shows the error.

@@ -6,20 +6,20 @@ import {act, nothing, select, withToken} from './markup.ts';
 import {groups, type Place, placeKeys} from './places.ts';
 import {maxOffered} from './visitor.ts';
 
-/** What surrounds the content of a page. */
+/** The content of a page and what surrounds it. */
 type Frame = {
 	readonly title: string;
 	readonly actions: Html;
 	readonly problem: string | null;
 	readonly content: Html;
 	readonly place: Place | null;
-	/** What the form before did; shown once. */
+	/** The result of the previous form; shown once. */
 	readonly notice: string | null;
-	/** Null: not logged in, so there is no navigation. */
+	/** `null` if nobody is signed in: the page then has no navigation. */
 	readonly visitor: Visitor | null;
-	/** For scripts and styles of this answer. */
+	/** Allows the scripts and styles of this response. */
 	readonly nonce: string;
-	/** For the forms of this answer. */
+	/** Authenticates the forms of this response. */
 	readonly token: string;
 	readonly assets: Assets;
 	readonly hasCharts: boolean;
@@ -29,13 +29,11 @@ export type Visitor = {
 	readonly signedIn: SignedIn;
 	readonly workspace: Workspace | null;
 	readonly workspaces: readonly Workspace[];
-	/** The pages of the navigation that this user may open. */
+	/** The pages in the navigation that this user may open. */
 	readonly places: readonly Place[];
 };
 
-/**
- * A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens.
- */
+/** Returns a complete page. It works without scripts; with them, parts are refreshed and lists stay current. */
 export function layout(frame: Frame): string {
 	const {title, actions, problem, content, place, notice, visitor, nonce, token, assets, hasCharts} = frame;
 	const page = html`<!doctype html>
@@ -53,7 +51,7 @@ export function layout(frame: Frame): string {
 <script src="${assets.script}" nonce="${nonce}" defer></script>
 ${hasCharts ? charting(assets, nonce) : nothing}</head>
 <body${visitor ? nothing : html` class="bare"`}>
-<a class="skip" href="#main">Skip to the content</a>
+<a class="skip" href="#main">Skip to content</a>
 ${visitor && navigation(visitor, place)}
 <main id="main" tabindex="-1">
 <header class="top"><h1>${title}</h1><div class="actions">${actions}</div></header>
@@ -78,28 +76,28 @@ function charting({plotStyle, plot, charts}: Assets, nonce: string): Html {
 function navigation({signedIn, workspace, workspaces, places}: Visitor, place: Place | null): Html {
 	const links = (group: readonly Place[]) =>
 		group
-			.filter(one => places.includes(one))
-			.map(one => {
-				const current = one === place ? html` aria-current="page"` : nothing;
-				const key = placeKeys[one] === undefined ? nothing : html` data-key="${placeKeys[one]}"`;
-				return html`<li><a href="/${one}"${current}${key}>${titleOf(one)}</a></li>`;
+			.filter(target => places.includes(target))
+			.map(target => {
+				const current = target === place ? html` aria-current="page"` : nothing;
+				const key = placeKeys[target] === undefined ? nothing : html` data-key="${placeKeys[target]}"`;
+				return html`<li><a href="/${target}"${current}${key}>${titleOf(target)}</a></li>`;
 			});
 	const lists = groups
-		.map(({title, places: all}) => ({title, shown: links(all)}))
-		.filter(({shown}) => shown.length > 0)
-		.map(({title, shown}) => html`<h2>${title}</h2><ul>${shown}</ul>`);
+		.map(({title, places: group}) => ({title, items: links(group)}))
+		.filter(({items}) => items.length > 0)
+		.map(({title, items}) => html`<h2>${title}</h2><ul>${items}</ul>`);
 	return html`<nav class="side" aria-label="Pages">
 <input type="checkbox" id="menu" aria-label="Show the menu">
 <div class="brand"><a href="/messages">mailctl</a><label for="menu" aria-hidden="true">Menu</label></div>
 <div class="menu">
 ${workspace && switcher(workspace, workspaces)}
 ${lists}
-<footer><a href="/account">${signedIn.user.email}</a>${act({to: '/logout', label: 'Log out', look: 'quiet'})}</footer>
+<footer><a href="/account">${signedIn.user.email}</a>${act({to: '/logout', label: 'Sign out', look: 'quiet'})}</footer>
 </div>
 </nav>`;
 }
 
-/** Which workspace the pages show. */
+/** Shows which workspace the pages belong to, and lets the user switch to another one. */
 function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html {
 	if (workspaces.length < 2) {
 		return html`<p class="workspace"><span class="soft">Workspace</span> <bdi>${plainName(workspace.name)}</bdi></p>`;
@@ -108,11 +106,11 @@ function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html 
 	const offered = newest.some(({id}) => id === workspace.id) ? newest : [...newest, workspace];
 	const choices = offered.map(({id, name}) => ({value: id, label: plainName(name)}));
 	const fields = select({name: 'workspace', label: 'Workspace', value: workspace.id}, choices);
-	const others = workspaces.length > maxOffered ? html`<a href="/workspaces">Other workspaces</a>` : nothing;
-	return html`<div class="workspace">${act({to: '/workspaces/use', label: 'Go', fields, look: 'quiet'})}${others}</div>`;
+	const more = workspaces.length > maxOffered ? html`<a href="/workspaces">More workspaces</a>` : nothing;
+	return html`<div class="workspace">${act({to: '/workspaces/use', label: 'Switch', fields, look: 'quiet'})}${more}</div>`;
 }
 
-/** `messages` as `Messages`. */
+/** Converts `messages` to `Messages`. */
 function titleOf(place: Place): string {
 	return `${place[0]?.toUpperCase()}${place.slice(1)}`;
 }
@@ -124,9 +122,9 @@ function keysHelp(places: readonly Place[]): Html {
 		['j  k', 'next and previous row'],
 		['Enter', 'open the row'],
 		['g then a letter', `go to a page: ${pages.join(', ')}`],
-		['?', 'this list'],
-		['Esc', 'close it'],
+		['?', 'show this list'],
+		['Esc', 'close this list'],
 	];
 	const rows = keys.map(([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`);
-	return html`<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl class="facts">${rows}</dl><form method="dialog"><button>Close</button></form></dialog>`;
+	return html`<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keyboard shortcuts</h2><dl class="facts">${rows}</dl><form method="dialog"><button>Close</button></form></dialog>`;
 }

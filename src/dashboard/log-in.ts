@@ -21,25 +21,25 @@ import {
 import {go, type Knock, type OpenAnswer, type OpenRoute, type Page} from './route.ts';
 import {csrfCookie} from './visitor.ts';
 
-type Knocked = (knock: Knock) => Promise<OpenAnswer>;
-type Failed = Exclude<LogIn, {readonly ok: true}>;
+type OpenHandler = (knock: Knock) => Promise<OpenAnswer>;
+type FailedLogIn = Exclude<LogIn, {readonly ok: true}>;
 
-const wrongLink = {ok: false, reason: 'wrong'} as const;
+const invalidLink = {ok: false, reason: 'wrong'} as const;
 
-/** Logging in and out, and proving again who one is. */
+/** The pages to sign in and out, and to confirm one's identity. */
 export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 	const {sessions, reader, logIn, passkeys} = parts;
 
-	/** The forms to log in by; `failed`: what was wrong with the last attempt. */
-	async function logInPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
+	/** Shows the forms to sign in, with the error of the last attempt, if it failed. */
+	async function logInPage(knock: Knock, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
 		const {query, form, request} = knock;
-		const said = failed ? toProblem(failed, wrong) : {};
-		const here = {kind: 'page', place: null, title: 'Log in', ...said} as const;
+		const problem = failed ? toProblem(failed, message) : {};
+		const page = {kind: 'page', place: null, title: 'Sign in', ...problem} as const;
 		if (failed && 'pending' in failed) {
-			return {...here, content: codeForm(toHref('/login/code', query), failed.pending)};
+			return {...page, content: codeForm(toHref('/login/code', query), failed.pending)};
 		}
 		const site = siteOf(request);
-		const asked = site && (await passkeys.createLoginRequest(site, null));
+		const passkeyRequest = site && (await passkeys.createLoginRequest(site, null));
 		const email = {
 			name: 'email',
 			label: 'E-mail',
@@ -48,20 +48,20 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 			autocomplete: 'username',
 		} as const;
 		const fields = html`${input({...email, value: form.get('email') ?? ''})}${passwordField}`;
-		const content = html`<div class="card">${act({to: toHref('/login', query), label: 'Log in', fields})}</div>
-${asked && passkeyForm('get', asked, {to: toHref('/login/passkey', query), label: 'Log in with a passkey'})}
+		const content = html`<div class="card">${act({to: toHref('/login', query), label: 'Sign in', fields})}</div>
+${passkeyRequest && passkeyForm('get', passkeyRequest, {to: toHref('/login/passkey', query), label: 'Sign in with a passkey'})}
 ${singleSignOn(parts, '/login/oidc', query)}
-<p class="soft">No password yet, or lost it? <code>mailctl user link EMAIL</code> prints a link that logs in once.</p>`;
-		return {...here, content};
+<p class="soft">No password yet, or forgot it? <code>mailctl user link EMAIL</code> prints a one-time sign-in link.</p>`;
+		return {...page, content};
 	}
 
-	async function enter({request, query}: Knock, user: User, by: Proof): Promise<OpenAnswer> {
+	async function startSession({request, query}: Knock, user: User, by: Proof): Promise<OpenAnswer> {
 		return {...go(wayBack(query)), session: await sessions.start(user, {...clientOf(request), by})};
 	}
 
-	/** Only over encrypted connections, or on this machine. */
-	const guarded =
-		(answer: Knocked): Knocked =>
+	/** Requires an encrypted connection, or one from this machine. */
+	const encrypted =
+		(answer: OpenHandler): OpenHandler =>
 		async knock =>
 			unencrypted(knock.request) ?? (await answer(knock));
 
@@ -78,63 +78,68 @@ ${singleSignOn(parts, '/login/oidc', query)}
 			: await passkeys.logIn({...parsePasskey(form), site, address: request.ip});
 	}
 
-	/** Who opened a link is its user; there they choose what to log in by the next time. */
+	/** Signs in the user of a link, and lets them choose how to sign in next time. */
 	async function openLink(knock: Knock): Promise<OpenAnswer> {
 		const {params, request} = knock;
-		// What only looks ahead must not use the link up.
-		const isLooking =
+		// A prefetch must not use up the link.
+		const isPrefetch =
 			request.method === 'HEAD' || /prefetch|preview/.test(String(request.headers['sec-purpose'] ?? ''));
 		const {token = ''} = params;
-		const result = isLooking ? wrongLink : await logIn.openLink({token, address: request.ip});
+		const result = isPrefetch ? invalidLink : await logIn.openLink({token, address: request.ip});
 		if (!result.ok && result.reason === 'limited') {
 			return await logInPage(knock, result);
 		}
 		if (!result.ok) {
-			const content = html`<p>This link was used before, or has ended. <code>mailctl user link EMAIL</code> prints another.</p>
-<p><a href="/login">Log in</a></p>`;
+			const content = html`<p>This link was used already or has expired. <code>mailctl user link EMAIL</code> prints a new one.</p>
+<p><a href="/login">Sign in</a></p>`;
 			return {kind: 'page', status: 403, place: null, title: 'This link no longer works', content};
 		}
 		const {user} = result;
 		const session = await sessions.start(user, {...clientOf(request), by: 'link'});
-		const content = html`<p>You are logged in as ${user.email}. The link works no more, so choose how you log in the next time.</p>
+		const content = html`<p>You are signed in as ${user.email}. This link can’t be used again. Choose how you’ll sign in next time.</p>
 ${section('Passkey', await newPasskey(parts, user, request))}
 ${section('Password', newPassword(user))}
 <section><a class="button main" href="/">Go to the messages</a></section>`;
 		return {kind: 'page', place: null, title: 'Welcome', content, session};
 	}
 
-	/** Proves again who one is, for what wants a fresh log-in. */
-	async function confirmPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
+	/** Asks users to confirm their identity, for actions that require a recent login. */
+	async function confirmPage(knock: Knock, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
 		const {query, request, signedIn} = knock;
 		if (signedIn === null) {
 			return go(toHref('/login', query));
 		}
-		const said = failed ? toProblem(failed, wrong) : {};
-		const here = {kind: 'page', place: null, title: 'Confirm that it is you', ...said} as const;
+		const problem = failed ? toProblem(failed, message) : {};
+		const page = {kind: 'page', place: null, title: 'Confirm your identity', ...problem} as const;
 		if (failed && 'pending' in failed) {
-			return {...here, content: codeForm(toHref('/confirm/code', query), failed.pending)};
+			return {...page, content: codeForm(toHref('/confirm/code', query), failed.pending)};
 		}
 		const user = await findUser(reader, signedIn.user.id);
 		const site = siteOf(request);
-		const asked = site && (await passkeys.createLoginRequest(site, signedIn.user.id));
+		const passkeyRequest = site && (await passkeys.createLoginRequest(site, signedIn.user.id));
+		const hasPasskey = Boolean(passkeyRequest?.options.allowCredentials?.length);
 		const byPassword = user?.password_hash
 			? html`<div class="card">${act({to: toHref('/confirm', query), label: 'Confirm', fields: passwordField})}</div>`
 			: html`<p>You have no password. ${
-					asked?.options.allowCredentials?.length
+					hasPasskey
 						? nothing
 						: html`Get a link with <code>mailctl user link ${signedIn.user.email}</code>, open it, and come back.`
 				}</p>`;
 		const byPasskey =
-			asked?.options.allowCredentials?.length &&
-			passkeyForm('get', asked, {to: toHref('/confirm/passkey', query), label: 'Confirm with a passkey'});
+			passkeyRequest &&
+			hasPasskey &&
+			passkeyForm('get', passkeyRequest, {
+				to: toHref('/confirm/passkey', query),
+				label: 'Confirm with a passkey',
+			});
 		return {
-			...here,
-			content: html`<p>What you asked for wants a log-in of the last 15 minutes.</p>${byPassword}${byPasskey || null}${singleSignOn(parts, '/confirm/oidc', query)}`,
+			...page,
+			content: html`<p>This action requires that you signed in within the last 15 minutes.</p>${byPassword}${byPasskey || null}${singleSignOn(parts, '/confirm/oidc', query)}`,
 		};
 	}
 
 	const confirming =
-		(attempt: (knock: Knock) => Promise<LogIn>, wrong: string): Knocked =>
+		(attempt: (knock: Knock) => Promise<LogIn>, message: string): OpenHandler =>
 		async knock => {
 			const {signedIn, query} = knock;
 			if (signedIn === null) {
@@ -142,33 +147,33 @@ ${section('Password', newPassword(user))}
 			}
 			const result = await attempt(knock);
 			if (!result.ok || result.user.id !== signedIn.user.id) {
-				return await confirmPage(knock, result.ok ? {ok: false, reason: 'wrong'} : result, wrong);
+				return await confirmPage(knock, result.ok ? {ok: false, reason: 'wrong'} : result, message);
 			}
 			await sessions.confirm(signedIn.sessionId);
-			return go(wayBack(query), 'Confirmed. You can go on.');
+			return go(wayBack(query), 'Confirmed. You can continue.');
 		};
 
-	const loggingIn =
-		(attempt: (knock: Knock) => Promise<LogIn>, by: Proof, wrong: string): Knocked =>
+	const signingIn =
+		(attempt: (knock: Knock) => Promise<LogIn>, by: Proof, message: string): OpenHandler =>
 		async knock => {
 			const result = await attempt(knock);
-			return result.ok ? await enter(knock, result.user, by) : await logInPage(knock, result, wrong);
+			return result.ok ? await startSession(knock, result.user, by) : await logInPage(knock, result, message);
 		};
 
-	const badPassword = 'E-mail or password is wrong.';
-	const badCode = 'The log-in took too long. Begin again.';
-	const badPasskey = 'This passkey did not work. Try again, or use another way.';
-	const post = (path: string, answer: Knocked): OpenRoute => ({method: 'POST', path, answer: guarded(answer)});
+	const badPassword = 'The e-mail address or password is wrong.';
+	const badCode = 'Signing in took too long. Start again.';
+	const badPasskey = 'This passkey did not work. Try again, or sign in another way.';
+	const post = (path: string, answer: OpenHandler): OpenRoute => ({method: 'POST', path, answer: encrypted(answer)});
 	return [
 		{
 			method: 'GET',
 			path: '/login',
-			answer: guarded(async knock => (knock.signedIn ? go(wayBack(knock.query)) : await logInPage(knock))),
+			answer: encrypted(async knock => (knock.signedIn ? go(wayBack(knock.query)) : await logInPage(knock))),
 		},
-		{method: 'GET', path: '/login/:token', answer: guarded(openLink)},
-		post('/login', loggingIn(tryPassword, 'password', badPassword)),
-		post('/login/code', loggingIn(tryCode, 'password', badCode)),
-		post('/login/passkey', loggingIn(tryPasskey, 'passkey', badPasskey)),
+		{method: 'GET', path: '/login/:token', answer: encrypted(openLink)},
+		post('/login', signingIn(tryPassword, 'password', badPassword)),
+		post('/login/code', signingIn(tryCode, 'password', badCode)),
+		post('/login/passkey', signingIn(tryPasskey, 'passkey', badPasskey)),
 		{method: 'GET', path: '/confirm', answer: knock => confirmPage(knock)},
 		post(
 			'/confirm',
@@ -184,7 +189,7 @@ ${section('Password', newPassword(user))}
 					const {sessionId, user} = signedIn;
 					await sessions.end(user.id, {id: sessionId}, toOperator(user, request.ip));
 				}
-				return {...go('/login', 'You are logged out.'), session: null};
+				return {...go('/login', 'You are signed out.'), session: null};
 			},
 		},
 	];
@@ -192,10 +197,10 @@ ${section('Password', newPassword(user))}
 
 function codeForm(to: string, pending: string): Html {
 	const fields = html`${hidden('pending', pending)}${codeField}`;
-	return html`<div class="card">${act({to, label: 'Go on', fields})}</div>`;
+	return html`<div class="card">${act({to, label: 'Continue', fields})}</div>`;
 }
 
-/** Logging in by an OpenID Connect provider; without one there are no such pages. */
+/** The pages to sign in with an OpenID Connect provider; none if no provider is configured. */
 export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly OpenRoute[] {
 	if (oidc === null) {
 		return [];
@@ -204,36 +209,36 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 		kind: 'page',
 		status,
 		place: null,
-		title: 'Log in',
+		title: 'Sign in',
 		problem,
-		content: html`<p><a href="/login">Back to the log-in</a></p>`,
+		content: html`<p><a href="/login">Back to sign-in</a></p>`,
 	});
 
-	async function begin({request, query, signedIn}: Knock, again: boolean): Promise<OpenAnswer> {
+	async function begin({request, query, signedIn}: Knock, isConfirmation: boolean): Promise<OpenAnswer> {
 		const url = await oidc?.begin({
 			returnTo: `${request.protocol}://${request.host}/login/oidc/return`,
 			browser: request.cookies[csrfCookie] ?? '',
 			to: wayBack(query),
-			sessionId: again ? (signedIn?.sessionId ?? null) : null,
+			sessionId: isConfirmation ? (signedIn?.sessionId ?? null) : null,
 		});
-		return url ? go(url) : failed(`${oidc?.name} does not answer. Try again, or log in by another way.`, 503);
+		return url ? go(url) : failed(`${oidc?.name} does not respond. Try again, or sign in another way.`, 503);
 	}
 
 	async function finish({query, request, signedIn}: Knock): Promise<OpenAnswer> {
 		const browser = request.cookies[csrfCookie];
 		const result = browser === undefined ? null : await oidc?.finish(query, browser);
 		if (!result?.ok) {
-			return failed(result?.problem ?? 'The log-in began in another browser. Begin again.');
+			return failed(result?.problem ?? 'The login was started in another browser. Start again.');
 		}
 		const {user, purpose} = result;
 		if (purpose.sessionId === null) {
 			return {...go(purpose.to), session: await sessions.start(user, {...clientOf(request), by: 'oidc'})};
 		}
 		if (signedIn?.user.id !== user.id || signedIn.sessionId !== purpose.sessionId) {
-			return failed('That was another user.');
+			return failed('You signed in as a different user.');
 		}
 		await sessions.confirm(signedIn.sessionId);
-		return go(purpose.to, 'Confirmed. You can go on.');
+		return go(purpose.to, 'Confirmed. You can continue.');
 	}
 
 	const get = (path: string, answer: OpenRoute['answer']): OpenRoute => ({
@@ -244,22 +249,22 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 	return [
 		get('/login/oidc', knock => begin(knock, false)),
 		get('/confirm/oidc', knock => begin(knock, true)),
-		// Coming from elsewhere, the browser sends no cookie of ours: from this page it does.
+		// The browser sends our cookies only with requests from our own pages, such as this one.
 		get('/login/oidc/return', async ({query}) => ({
 			kind: 'content',
 			type: 'text/html; charset=utf-8',
-			body: onward(toHref('/login/oidc/finish', query)).markup,
+			body: redirectPage(toHref('/login/oidc/finish', query)).markup,
 		})),
 		get('/login/oidc/finish', finish),
 	];
 }
 
-const onward = (to: string) =>
-	html`<!doctype html><html lang="en"><head><title>Logging in</title><meta http-equiv="refresh" content="0; url=${to}"></head><body><a href="${to}">Go on</a></body></html>`;
+const redirectPage = (to: string) =>
+	html`<!doctype html><html lang="en"><head><title>Signing in</title><meta http-equiv="refresh" content="0; url=${to}"></head><body><a href="${to}">Continue</a></body></html>`;
 
-/** The button for the provider, if one is configured. */
+/** Shows the button for the provider, if one is configured. */
 function singleSignOn({oidc}: DashboardParts, path: string, query: URLSearchParams): Html {
 	return oidc === null
 		? nothing
-		: html`<p><a class="button" href="${toHref(path, query)}">Log in with ${oidc.name}</a></p>`;
+		: html`<p><a class="button" href="${toHref(path, query)}">Sign in with ${oidc.name}</a></p>`;
 }

@@ -5,14 +5,14 @@ import {createClassify} from '../mail/classify-reply.ts';
 import type {Look, Looks} from './look.ts';
 import {fileIn, seenMail} from './seen-mail.ts';
 
-// The body of a thread that lives for one look: mail is strangers' bytes.
+// The body of a thread that inspects one message and then exits, because the bytes are untrusted.
 
-const works: {readonly [Kind in keyof Looks]: (asked: Looks[Kind]['asked']) => Looks[Kind]['seen']} = {
+const inspections: {readonly [Kind in keyof Looks]: (input: Looks[Kind]['asked']) => Looks[Kind]['seen']} = {
 	mail: ({raw}) => seenMail(toBuffer(raw)),
 	file: ({raw, index}) => fileIn(toBuffer(raw), index),
 	report: ({raw, rules}) => readReport(toBuffer(raw), createClassify(rules)),
 };
 
-const look = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => works[kind](asked);
+const inspect = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => inspections[kind](asked);
 
-await processInputs(input => look(input as Look<keyof Looks>));
+await processInputs(input => inspect(input as Look<keyof Looks>));

@@ -5,10 +5,10 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import type {SeenMail} from './seen-mail.ts';
 
-/** What is found in the bytes of a mail, and from what. */
+/** The ways to inspect the bytes of a message, each with its input and result. */
 export type Looks = {
 	readonly mail: {readonly asked: {readonly raw: Uint8Array}; readonly seen: SeenMail};
-	/** A file of it, by its index; null: no such file. */
+	/** One attachment, by its index; the result is `null` if it does not exist. */
 	readonly file: {
 		readonly asked: {readonly raw: Uint8Array; readonly index: number};
 		readonly seen: {readonly name: string; readonly content: Uint8Array} | null;
@@ -23,22 +23,22 @@ export type Look<Kind extends keyof Looks> = {readonly kind: Kind; readonly aske
 
 const worker = entryPoint('dashboard/look-worker');
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
-/** Ten megabytes of the worst that is known take a second. */
+/** Ten megabytes of the slowest known content take a second. */
 const timeoutMs = 5000;
 const turns = createTurns();
 
 /**
- * Reads the bytes of a mail in a thread of its own, one mail at a time: megabytes would block the process. `fault`: why
- * it failed, a clause.
+ * Inspects a message in its own thread, one message at a time: large ones would block the process. `fault` is the
+ * reason why it failed, as a clause.
  */
 export async function lookAt<Kind extends keyof Looks>(
 	owner: string,
 	kind: Kind,
 	asked: Looks[Kind]['asked'],
 ): Promise<{readonly ok: true; readonly seen: Looks[Kind]['seen']} | {readonly ok: false; readonly fault: string}> {
-	const look: Look<Kind> = {kind, asked};
-	const ended = await turns(owner, () => inWorker<Looks[Kind]['seen']>(worker, look, {timeoutMs, limits}));
-	return ended.ok
-		? {ok: true, seen: ended.result}
-		: {ok: false, fault: `reading it takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};
+	const input: Look<Kind> = {kind, asked};
+	const result = await turns(owner, () => inWorker<Looks[Kind]['seen']>(worker, input, {timeoutMs, limits}));
+	return result.ok
+		? {ok: true, seen: result.result}
+		: {ok: false, fault: `reading it takes too ${result.spent === 'time' ? 'long' : 'much memory'}`};
 }

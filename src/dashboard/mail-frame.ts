@@ -1,40 +1,41 @@
 import {type Html, html} from '../hosted/html.ts';
 import type {Content} from './route.ts';
 
-// Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing. Three walls
-// keep them in: the frame and its policy, the policy of the page around it (no other host in frames), and what is
-// changed in the html.
+// The HTML of messages and templates is untrusted. It is shown in a frame that cannot do or reach anything. Three
+// layers contain it: the frame with its policy, the policy of the page around it (no other host in frames), and changes
+// to the HTML.
 
 /**
- * The sandbox without exceptions has no scripts, forms or refresh, an origin of its own, and no way out of the frame.
- * `images`: those of the web are loaded, so their hosts learn that the mail is read.
+ * Returns the policy of a frame: its sandbox allows no scripts, forms, refresh or outside navigation, and has its own
+ * origin. With `allowImages`, remote images are loaded, so their hosts learn that the message is read.
  */
-function toPolicy(images: boolean): string {
+function toPolicy(allowImages: boolean): string {
 	return [
 		'sandbox',
 		"default-src 'none'",
 		"style-src 'unsafe-inline'",
-		`img-src data:${images ? ' https: http:' : ''}`,
+		`img-src data:${allowImages ? ' https: http:' : ''}`,
 		"form-action 'none'",
 		"base-uri 'none'",
 		"frame-ancestors 'self'",
 	].join('; ');
 }
 
-/** The html of a mail, for a frame. */
-export const mailContent = (mail: string, images: boolean): Content => framedContent(defused(mail), images);
+/** Returns the HTML of a message for a frame, made harmless. */
+export const mailContent = (mail: string, allowImages: boolean): Content => framedContent(defused(mail), allowImages);
 
-/** The same where nothing can be done with it any more. */
-export function framedContent(body: string | Buffer, images: boolean): Content {
-	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: toPolicy(images)};
+/** Returns HTML that is harmless already for a frame. */
+export function framedContent(body: string | Buffer, allowImages: boolean): Content {
+	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: toPolicy(allowImages)};
 }
 
-/** Browsers connect to the hosts that some of these name in spite of the policy, though they request nothing. */
+/** For some of these elements, browsers connect to the hosts they name in spite of the policy, but request nothing. */
 const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|applet|portal)(?=[\s/>])/gi;
 
 /**
- * Links lead nowhere; elements that name another page or file, and `http-equiv`, mean nothing. This holds for any text:
- * a tag begins with its name, and of two attributes the first one counts (HTML Standard §13.2.5).
+ * Makes HTML harmless: links go nowhere, and elements that name another page or file, and `http-equiv`, have no effect.
+ * This holds for any text, because a tag begins with its name, and the first of two equal attributes counts (HTML
+ * Standard §13.2.5).
  */
 export function defused(mail: string): string {
 	return mail
@@ -43,23 +44,23 @@ export function defused(mail: string): string {
 		.replace(/<(a|area)(?=[\s/>])/gi, '<$1 href="#_"');
 }
 
-/** Characters of a link that is shown beside the frame: as servers take them. */
+/** The maximum length of a link that is shown beside the frame; most servers accept URLs up to this length. */
 export const maxLinkLength = 2000;
 
-/** A plain text in the place of the mail: its text part, or why it cannot be shown. */
+/** Returns plain text in place of the HTML: the text part, or the reason why the message cannot be shown. */
 export function textContent(text: string): Content {
 	return {kind: 'content', type: 'text/plain; charset=utf-8', body: text, policy: toPolicy(false)};
 }
 
 type MailFrame = {
-	/** The path of the content; absent: a form fills the frame, by its name. */
+	/** The path of the content. If absent, a form fills the frame, by its name. */
 	readonly path?: string;
 	readonly name?: string;
 	/** For screen readers. */
 	readonly title: string;
-	/** As wide as a phone. */
+	/** Whether the frame is as wide as a phone. */
 	readonly phone?: boolean;
-	/** For those who prefer dark colours. */
+	/** Whether the frame uses dark colors. */
 	readonly dark?: boolean;
 };
 

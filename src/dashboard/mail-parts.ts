@@ -4,35 +4,34 @@ import {framedContent, textContent} from './mail-frame.ts';
 import {count, name, nothing, section, table, toHref} from './markup.ts';
 import {type Answer, go, type Visit} from './route.ts';
 
-// What pages of a mail have in common, be it one of ours or one that came in.
+// The common parts of pages that show a message, sent or received.
 
-/**
- * What is in the frame of a page: html where there is some, else text. Alone in a window its links could lead
- * somewhere.
- */
+/** Returns the content of a page's frame: HTML if there is any, else text. Alone in a window, its links would work. */
 export function frameContent(
 	{query, request}: Visit,
 	page: string,
-	{html: seen, text}: {readonly html: {readonly framed: Uint8Array} | null; readonly text: string | null},
+	{html: markup, text}: {readonly html: {readonly framed: Uint8Array} | null; readonly text: string | null},
 ): Answer {
 	if (request.headers['sec-fetch-dest'] === 'document') {
 		return go(page);
 	}
-	return seen === null ? textContent(text ?? '') : framedContent(toBuffer(seen.framed), query.get('images') === '1');
+	return markup === null
+		? textContent(text ?? '')
+		: framedContent(toBuffer(markup.framed), query.get('images') === '1');
 }
 
-/** Whether images of other hosts are shown on a page, and the way to the other choice. */
+/** Tells whether remote images are shown on a page, with a link that switches. */
 export function imagesNote(query: URLSearchParams, path: string): Html {
-	const shown = query.get('images') === '1';
-	const href = toHref(path, query, {images: shown ? null : '1'});
-	return shown
-		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
-		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
+	const areShown = query.get('images') === '1';
+	const href = toHref(path, query, {images: areShown ? null : '1'});
+	return areShown
+		? html`<p class="soft">Remote images are shown: their hosts can see that you open the message. <a href="${href}">Hide them</a></p>`
+		: html`<p class="soft">Remote images are not loaded. <a href="${href}">Show remote images</a></p>`;
 }
 
 type MailFile = {readonly name: string; readonly type: string; readonly octets: number};
 
-/** The files of a mail; `href`: where one is saved from, by its place. */
+/** Lists the attachments of a message. `href` returns the path of a download, by the attachment's index. */
 export function fileList(files: readonly MailFile[], href: (index: number) => string): Html {
 	const rows = files.map((file, index) => ({...file, href: href(index)}));
 	const columns = [

@@ -3,7 +3,7 @@ import {type Html, html, nameMarkup, type Value} from '../hosted/html.ts';
 
 // The building blocks of pages. The Content-Security-Policy allows no style attributes.
 
-/** Markup of parts that stand side by side. */
+/** Joins parts without anything in between. */
 export const join = (parts: readonly Html[]): Html => html`${parts}`;
 
 export const nothing: Html = html``;
@@ -11,13 +11,13 @@ export const nothing: Html = html``;
 export type Column<Row> = {
 	readonly title: string;
 	readonly cell: (row: Row) => Value;
-	/** Numbers stand at the right, under one another. */
+	/** Right-aligns numbers. */
 	readonly right?: true;
-	/** Left out where the window is narrow. */
+	/** Hides the column in a narrow window. */
 	readonly wide?: true;
-	/** May be cut, with the whole on hover. */
+	/** Whether the text may be truncated; hovering shows all of it. */
 	readonly cut?: true;
-	/** Takes what room there is, with a second line in small letters that may be cut. */
+	/** Fills the remaining width, with a second line of small text that may be truncated. */
 	readonly details?: true;
 };
 
@@ -26,13 +26,13 @@ export type Table<Row> = {
 	readonly label: string;
 	readonly columns: ReadonlyArray<Column<Row>>;
 	readonly rows: readonly Row[];
-	/** Shown when there are no rows, with what to do next. */
+	/** Shown if there are no rows, with what to do next. */
 	readonly empty: Html;
-	/** Where a row leads: `j` and `k` walk the rows, Enter opens. */
+	/** The page of a row: `j` and `k` select rows, Enter opens one. */
 	readonly link?: (row: Row) => string;
 };
 
-/** Rows under their titles. The first cell is the link of its row. */
+/** Shows rows under their titles. The first cell contains the link of its row. */
 export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Html {
 	if (rows.length === 0) {
 		return emptyNote(empty);
@@ -44,10 +44,10 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 	const lines = rows.map(row => {
 		const cells = columns.map((column, index) => {
 			const value = column.cell(row);
-			const shown = index === 0 && link ? html`<a href="${link(row)}" data-row>${value}</a>` : html`${value}`;
-			return html`<td${classOf(column)}>${shown}</td>`;
+			const content = index === 0 && link ? html`<a href="${link(row)}" data-row>${value}</a>` : html`${value}`;
+			return html`<td${classOf(column)}>${content}</td>`;
 		});
-		// By its id a row is known again when the table is renewed, and keeps the focus.
+		// The id identifies a row when the table is refreshed, so that it keeps the focus.
 		return html`<tr${link ? html` id="row-${link(row)}"` : nothing}>${cells}</tr>`;
 	});
 	return html`<div class="scroll" tabindex="0" role="region" aria-label="${label}"><table>
@@ -56,7 +56,7 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 </table></div>`;
 }
 
-/** Shown where there is nothing to list. */
+/** Shows a text in place of an empty list. */
 export const emptyNote = (text: Value): Html => html`<div class="empty">${text}</div>`;
 
 function classOf<Row>({right, wide, cut, details}: Column<Row>): Html {
@@ -66,25 +66,25 @@ function classOf<Row>({right, wide, cut, details}: Column<Row>): Html {
 	return names === '' ? nothing : html` class="${names}"`;
 }
 
-/** Pairs of a name and a value, one below the other; null leaves one out. */
+/** Shows pairs of a name and a value, one below the other, except those whose value is `null`. */
 export function facts(pairs: ReadonlyArray<readonly [string, Value]>): Html {
-	const shown = pairs.filter(([, value]) => value !== null);
-	return html`<dl class="facts">${shown.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+	const visible = pairs.filter(([, value]) => value !== null);
+	return html`<dl class="facts">${visible.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
-/** A part of a page under a heading of its own. */
+/** Shows a part of a page under its own heading. */
 export function section(title: string, content: Html, actions: Html = nothing): Html {
 	return html`<section><header class="part"><h2>${title}</h2>${actions}</header>${content}</section>`;
 }
 
-/** How good a state is. The colour never says it alone. */
+/** The color of a state, which is never the only sign of it. */
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle';
 
 export function badge(text: string, tone: Tone): Html {
 	return html`<span class="badge ${tone}">${text}</span>`;
 }
 
-/** A stored time (RFC 3339) as a distance from now; the exact one on hover. */
+/** Shows a stored time (RFC 3339) relative to now; hovering shows the exact time. */
 export function time(stored: string | null, now: number): Html {
 	if (stored === null) {
 		return html`<span class="soft">–</span>`;
@@ -100,7 +100,7 @@ const units: ReadonlyArray<readonly [string, number]> = [
 	['s', 1],
 ];
 
-/** `12 min ago`, `in 3 h`. */
+/** Formats a time relative to now: `12 min ago`, `in 3 h`. */
 export function distance(milliseconds: number): string {
 	const seconds = Math.round(Math.abs(milliseconds) / 1000);
 	const [unit, size] = units.find(([, size]) => seconds >= size) ?? ['s', 1];
@@ -111,32 +111,32 @@ export function distance(milliseconds: number): string {
 	return milliseconds < 0 ? `${amount} ago` : `in ${amount}`;
 }
 
-/** 1234567 as `1,234,567`. */
+/** Formats 1234567 as `1,234,567`. */
 export const count = (n: number): string => n.toLocaleString('en');
 
-/** `1.2 %`; of nothing nothing is said. */
+/** Formats a part of a whole as `1.2 %`, or as a dash if the whole is 0. */
 export const share = (part: number, whole: number): string =>
 	whole === 0 ? '–' : `${((100 * part) / whole).toFixed(part === 0 || part === whole ? 0 : 1)} %`;
 
-/** An id, in the letters of machines. */
+/** Shows an id in a monospaced font. */
 export const code = (text: string): Html => html`<code>${text}</code>`;
 
-/** Text of strangers or of people, kept apart from the text around it. */
+/** Shows untrusted text, isolated from the direction of the text around it. */
 export const name = nameMarkup;
 
-/** A text with a button that copies it; without script only the text, which can be marked. */
+/** Shows a text with a button that copies it; without scripts, only the text. */
 export function copyable(text: string, label: string): Html {
 	return html`<span class="copyable"><code>${text}</code>${copyButton(text, label)}</span>`;
 }
 
-/** The button alone; it is there where scripts run. */
+/** Shows only the button that copies a text, if scripts run. */
 export function copyButton(text: string, label: string): Html {
 	return html`<button type="button" class="quiet" data-copy="${text}" aria-label="Copy ${label}" hidden>Copy</button>`;
 }
 
 export type Choice = {readonly value: string; readonly label: string};
 
-/** A drop-down list with its label. */
+/** Shows a drop-down list with its label. */
 export function select(
 	{name, label, value}: {readonly name: string; readonly label: string; readonly value: string},
 	choices: readonly Choice[],
@@ -160,7 +160,7 @@ type Input = {
 	readonly placeholder?: string;
 };
 
-/** A field of one line with its label and a hint. */
+/** Shows a single-line field with its label and a hint. */
 export function input({name, label, value, type, hint, required, autocomplete, placeholder}: Input): Html {
 	const attributes = [
 		attribute('value', value),
@@ -174,7 +174,7 @@ export function input({name, label, value, type, hint, required, autocomplete, p
 	}</label>`;
 }
 
-/** A field of several lines. Browsers drop the line break after its tag. */
+/** Shows a field of several lines. Browsers ignore the line break after its tag. */
 export function textarea(
 	{name, label, value = '', hint}: Pick<Input, 'name' | 'label' | 'value' | 'hint'>,
 	rows = 6,
@@ -183,11 +183,11 @@ export function textarea(
 ${value}</textarea>${hint === undefined ? null : html`<small>${hint}</small>`}</label>`;
 }
 
-/** A field that is sent and not shown. */
+/** A field that is submitted but not shown. */
 export const hidden = (name: string, value: string | number): Html =>
 	html`<input type="hidden" name="${name}" value="${value}">`;
 
-/** A box to check, with its label beside it. */
+/** Shows a checkbox with its label beside it. */
 export function checkbox(name: string, value: string, label: Value, isChecked = false): Html {
 	return html`<label class="field check"><input type="checkbox" name="${name}" value="${value}"${isChecked ? html` checked` : nothing}><span>${label}</span></label>`;
 }
@@ -199,44 +199,45 @@ function attribute(name: string, value: string | undefined): Html {
 /** A form that changes something. */
 type Act = {
 	readonly to: string;
-	/** What the button says. */
+	/** The text of the button. */
 	readonly label: string;
-	/** The fields; absent: the button alone. */
+	/** The fields, if the form has more than a button. */
 	readonly fields?: Html;
-	/** How the button looks: what destroys is red, what few need is quiet. */
+	/** The style of the button: `danger` destroys something, `quiet` is rarely needed. */
 	readonly look?: 'main' | 'danger' | 'quiet';
-	/** The form takes a file. */
+	/** Whether the form accepts a file. */
 	readonly file?: true;
-	/** A word that must be typed before it happens: what the form destroys does not come back. */
+	/** A word that must be typed as confirmation, because the form destroys something permanently. */
 	readonly typed?: string;
-	/** For elements outside the form that belong to it. */
+	/** The id by which elements outside the form belong to it. */
 	readonly id?: string;
 };
 
 /**
- * Where `layout` puts the token that proves that the form is ours. Forms are made before it is known; no text names the
- * place.
+ * The placeholder that `layout` replaces with the token that authenticates a form, because forms are rendered before
+ * the token is known. No other text can contain it.
  */
-const tokenPlace = `\u0000${randomUUID()}\u0000`;
+const tokenPlaceholder = `\u0000${randomUUID()}\u0000`;
 
 export function act({to, label, fields, look = 'main', file, typed, id}: Act): Html {
 	const encoding = file ? html` enctype="multipart/form-data"` : nothing;
-	const word = typed === undefined ? null : input({name: 'typed', label: `Type ${typed} to go on`, required: true});
-	const inside = html`<input type="hidden" name="_csrf" value="${{markup: tokenPlace}}">${fields ?? null}${word}<button class="${look}">${label}</button>`;
-	return html`<form method="post" action="${to}" class="act${fields || word ? ' full' : ''}"${encoding}${attribute('id', id)}>${inside}</form>`;
+	const word = typed === undefined ? null : input({name: 'typed', label: `Type ${typed} to confirm`, required: true});
+	const token = html`<input type="hidden" name="_csrf" value="${{markup: tokenPlaceholder}}">`;
+	const content = html`${token}${fields ?? null}${word}<button class="${look}">${label}</button>`;
+	return html`<form method="post" action="${to}" class="act${fields || word ? ' full' : ''}"${encoding}${attribute('id', id)}>${content}</form>`;
 }
 
-/** The same behind a button that opens it: for what has fields and is not needed at every look. */
+/** Shows content behind a button that opens it: for forms with fields that are rarely needed. */
 export function opened(label: string, content: Html, isOpen = false): Html {
 	return html`<details class="opened"${isOpen ? html` open` : nothing}><summary>${label}</summary><div class="card">${content}</div></details>`;
 }
 
-/** The markup with the token in each of its forms. */
+/** Returns the markup with the token in each of its forms. */
 export function withToken({markup}: Html, token: string): string {
-	return markup.replaceAll(tokenPlace, token);
+	return markup.replaceAll(tokenPlaceholder, token);
 }
 
-/** Links to the same page with another value of one filter; the chosen one is marked. */
+/** Links to the same page with other values of one filter; the selected one is marked. */
 export function chips(
 	label: string,
 	base: URLSearchParams,
@@ -244,9 +245,9 @@ export function chips(
 	choices: readonly Choice[],
 	path: string,
 ): Html {
-	const chosen = base.get(key) ?? '';
+	const selected = base.get(key) ?? '';
 	const links = choices.map(({value, label: text}) =>
-		chip(toHref(path, base, {[key]: value === '' ? null : value, after: null}), text, value === chosen),
+		chip(toHref(path, base, {[key]: value === '' ? null : value, after: null}), text, value === selected),
 	);
 	return chipRow(label, links);
 }
@@ -254,24 +255,24 @@ export function chips(
 export const chipRow = (label: string, links: readonly Html[]): Html =>
 	html`<nav class="chips" aria-label="${label}">${links}</nav>`;
 
-/** A link to the same page with something else chosen. `isChosen`: it is what the page shows. */
-export const chip = (href: string, text: Value, isChosen = false): Html =>
-	html`<a href="${href}" class="chip"${isChosen ? html` aria-current="true"` : nothing}>${text}</a>`;
+/** A link to the same page with another filter. `isSelected` marks the one that the page shows. */
+export const chip = (href: string, text: Value, isSelected = false): Html =>
+	html`<a href="${href}" class="chip"${isSelected ? html` aria-current="true"` : nothing}>${text}</a>`;
 
-/** A path with a query where some values are replaced; null takes one out. */
+/** Returns a path with a query in which some values are replaced, or removed if they are `null`. */
 export function toHref(
 	path: string,
 	query: URLSearchParams,
 	changes: Readonly<Record<string, string | null>> = {},
 ): string {
-	const next = new URLSearchParams(query);
+	const changed = new URLSearchParams(query);
 	for (const [key, value] of Object.entries(changes)) {
 		if (value === null) {
-			next.delete(key);
+			changed.delete(key);
 		} else {
-			next.set(key, value);
+			changed.set(key, value);
 		}
 	}
-	const text = next.toString();
+	const text = changed.toString();
 	return text === '' ? path : `${path}?${text}`;
 }

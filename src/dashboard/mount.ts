@@ -37,7 +37,7 @@ import {
 } from './route.ts';
 import {csrfCookie, dropForeignCookies, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
-/** How long after a log-in one may do what wants a fresh one. */
+/** How long a login counts as recent, for routes that require a recent one. */
 const freshMs = 15 * 60_000;
 
 declare module 'fastify' {
@@ -47,50 +47,49 @@ declare module 'fastify' {
 }
 
 /**
- * Serves the pages. Every route passes the same checks, in this order: the host that was asked for, the origin of a
- * form, the session, the role, how fresh the log-in is, the token of the form. `guard`: who may reach the admin
- * listener at all.
+ * Serves the pages. Every request passes the same checks, in this order: its host, the origin of a form, the session,
+ * the role, the age of the login, the token of the form. `guard` decides who may reach the admin listener at all.
  */
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
-	const answering = {assets: readAssets(), random: tools.random};
+	const pageTools = {assets: readAssets(), random: tools.random};
 	const table = pages(parts);
 	const placeRoutes = table.filter(
 		({method, path}) => method === 'GET' && places.some(place => path === `/${place}`),
 	);
 
-	/** `token`: of a session that has just begun; absent: the one that the request has. */
-	async function known(request: FastifyRequest, token?: string): Promise<Visitor | null> {
+	/** Returns who is signed in by the session of `token`, or of the request. */
+	async function findVisitor(request: FastifyRequest, token?: string): Promise<Visitor | null> {
 		const signedIn = token === undefined ? await readSignedIn(sessions, request) : await sessions.find(token);
 		return (
 			signedIn && {
 				signedIn,
 				...(await readWorkspaces(reader, signedIn)),
 				places: places.filter(place =>
-					placeRoutes.some(route => route.path === `/${place}` && mayAsk(signedIn, route)),
+					placeRoutes.some(route => route.path === `/${place}` && mayRequest(signedIn, route)),
 				),
 			}
 		);
 	}
 
 	function send(request: FastifyRequest, reply: FastifyReply, answer: OpenAnswer): FastifyReply {
-		return sendAnswer(request, reply, answer, {...answering, visitor: request.visitor});
+		return sendAnswer(request, reply, answer, {...pageTools, visitor: request.visitor});
 	}
 
 	function refuse(request: FastifyRequest, reply: FastifyReply, page: Pick<Page, 'status' | 'title'>, why: string) {
 		return send(request, reply, {kind: 'page', place: null, ...page, content: html`<p>${why}</p>`});
 	}
 
-	/** Null: the visitor may go on. */
-	function stopped(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | null {
+	/** Sends the response if the visitor may not use the route; returns `null` if they may. */
+	function checkAccess(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | null {
 		const {visitor} = request;
 		if (visitor === null) {
-			return send(request, reply, isPart(request) ? ended(request) : toLogIn(request));
+			return send(request, reply, isPart(request) ? sessionEnded(request) : toLogIn(request));
 		}
 		const {user, confirmedAt} = visitor.signedIn;
-		if (!mayAsk(visitor.signedIn, route)) {
+		if (!mayRequest(visitor.signedIn, route)) {
 			const needed = route.everywhere ? `${route.role} of all workspaces` : route.role;
-			const why = `You are ${user.role} here; this needs the role ${needed}. An admin can change yours at Users.`;
+			const why = `This requires the role ${needed}; your role is ${user.role}. An admin can change it at Users.`;
 			return send(request, reply, notAllowed(why));
 		}
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
@@ -108,22 +107,22 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			url: route.path,
 			bodyLimit: route.file ? fileLimit : formLimit,
 			async onRequest(request, reply) {
-				request.visitor = await known(request);
-				return stopped(request, reply, route) ?? undefined;
+				request.visitor = await findVisitor(request);
+				return checkAccess(request, reply, route) ?? undefined;
 			},
 			...(route.method === 'POST' && {preHandler: scope.csrfProtection}),
 			async handler(request, reply) {
 				const visitor = request.visitor as Visitor;
 				const {signedIn, workspaces} = visitor;
-				const asked = parseRequest(request);
-				if ('kind' in asked) {
-					return send(request, reply, asked);
+				const parsed = parseRequest(request);
+				if ('kind' in parsed) {
+					return send(request, reply, parsed);
 				}
 				const visit: Visit = {
-					...asked,
+					...parsed,
 					file: fileOf(request.body),
 					signedIn,
-					// A route that needs none is `everywhere`, and reads `workspaces` instead.
+					// It is null only on routes that work without one: they read `workspaces` instead.
 					workspace: visitor.workspace as Visit['workspace'],
 					workspaces,
 					may: role => mayActAs(signedIn.user.role, role),
@@ -144,20 +143,20 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			bodyLimit: openFormLimit,
 			...(method === 'POST' && {preHandler: scope.csrfProtection}),
 			async onRequest(request) {
-				request.visitor = await known(request);
+				request.visitor = await findVisitor(request);
 			},
 			async handler(request, reply) {
 				const signedIn: SignedIn | null = request.visitor?.signedIn ?? null;
-				const asked = parseRequest(request);
-				if ('kind' in asked) {
-					return send(request, reply, asked);
+				const parsed = parseRequest(request);
+				if ('kind' in parsed) {
+					return send(request, reply, parsed);
 				}
-				const answered = await answer({...asked, now: tools.clock.now(), request, signedIn});
-				if (answered.session !== undefined) {
-					// The page that follows belongs to the new session or to none.
-					request.visitor = answered.session === null ? null : await known(request, answered.session);
+				const result = await answer({...parsed, now: tools.clock.now(), request, signedIn});
+				if (result.session !== undefined) {
+					// The page in the response belongs to the new session, or to none.
+					request.visitor = result.session === null ? null : await findVisitor(request, result.session);
 				}
-				return send(request, reply, answered);
+				return send(request, reply, result);
 			},
 		});
 	}
@@ -165,12 +164,12 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	return api => {
 		api.register(async scope => {
 			scope.decorateRequest('visitor', null);
-			// Before the cookies are parsed.
+			// Must run before the cookies are parsed.
 			scope.addHook('onRequest', dropForeignCookies);
 			await scope.register(cookie);
-			scope.addHook('onRequest', beStrict);
+			scope.addHook('onRequest', setStrictPolicy);
 			scope.addHook('onRequest', guard);
-			scope.addHook('onRequest', checkedHost(parts.settings.publicUrl));
+			scope.addHook('onRequest', checkHost(parts.settings.publicUrl));
 			scope.addHook('onRequest', checkOrigin);
 			scope.addHook('onRequest', leaveToApi);
 			await scope.register(csrf, {
@@ -189,22 +188,22 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					return refuse(
 						request,
 						reply,
-						{status: 403, title: 'This form is too old'},
-						'Go back, load the page again, and repeat.',
+						{status: 403, title: 'This form has expired'},
+						'Go back, reload the page, and try again.',
 					);
 				}
-				const told = toApiError(error, parts.store.dialect.isUnavailable);
-				const {status, message, headers} = told;
-				// What a page itself throws is no fault: too much is under way.
-				if (status >= 500 && told !== error) {
+				const apiFailure = toApiError(error, parts.store.dialect.isUnavailable);
+				const {status, message, headers} = apiFailure;
+				// An API error that a page itself throws is not a bug, such as 503 for too many uploads at once.
+				if (status >= 500 && apiFailure !== error) {
 					throw error;
 				}
 				reply.headers(headers);
 				if ((request.cookies as object | null) === null) {
-					// Refused before anybody asked who it is, as a path that ends with a slash.
+					// Refused before the session was read, such as a path that ends with a slash.
 					return reply.code(status).type('text/plain; charset=utf-8').send(message);
 				}
-				return refuse(request, reply, {status, title: 'That did not work'}, message);
+				return refuse(request, reply, {status, title: 'Request failed'}, message);
 			});
 			await serveAssets(scope);
 			for (const route of openPages(parts)) {
@@ -217,7 +216,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	};
 }
 
-/** The answer where a page or form throws that a thing does not exist, or is not the visitor's to change. */
+/** Converts an error of a page or form: the object does not exist, or the visitor may not change it. */
 function toRefusal(error: unknown): Answer {
 	if (error instanceof Refused && error.code === 'not_found') {
 		return missing(error.page);
@@ -228,18 +227,18 @@ function toRefusal(error: unknown): Answer {
 	throw error;
 }
 
-/** Whether the role and the workspaces of a user let them ask for a route. */
-function mayAsk({user}: SignedIn, {role, everywhere}: Route): boolean {
+/** Reports whether the role and the workspaces of a user allow them to request a route. */
+function mayRequest({user}: SignedIn, {role, everywhere}: Route): boolean {
 	return mayActAs(user.role, role) && !(everywhere && user.workspaceId !== null);
 }
 
 const id = (text: string) => (/^[\w-]{1,80}$/.test(text) ? text : null);
 
 /**
- * Reads the parameters of paths by their names; null: not valid. This keeps the path of a form on its route:
- * `/queue/..%2Fkeys` would be another one.
+ * The parsers of path parameters, by name; they return `null` if the text is not valid. They keep the path of a form on
+ * its route: `/queue/..%2Fkeys` would be another one.
  */
-const readers: Readonly<Record<string, (text: string) => string | null>> = {
+const paramParsers: Readonly<Record<string, (text: string) => string | null>> = {
 	id,
 	sender: id,
 	delivery: id,
@@ -254,7 +253,7 @@ const readers: Readonly<Record<string, (text: string) => string | null>> = {
 function parseParams(request: FastifyRequest): Visit['params'] | null {
 	const params: Record<string, string> = {};
 	for (const [name, text] of Object.entries(request.params as Record<string, string>)) {
-		const value = readers[name]?.(text) ?? null;
+		const value = paramParsers[name]?.(text) ?? null;
 		if (value === null) {
 			return null;
 		}
@@ -263,45 +262,46 @@ function parseParams(request: FastifyRequest): Visit['params'] | null {
 	return params;
 }
 
-/** What was asked for, or why nothing can be. */
+/** Returns the parameters, query and form of a request, or the page to show if they are not valid. */
 function parseRequest(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | Page | Missing {
 	const params = parseParams(request);
 	if (params === null) {
-		return missing('There is no such page.');
+		return missing('This page does not exist.');
 	}
 	const [query, form] = [parseQuery(request), toForm(request.body)];
-	// Nothing else can be stored, nor looked for in PostgreSQL.
+	// Other text can neither be stored nor searched for in PostgreSQL.
 	if (![...query.values(), ...form.values()].every(isStorable)) {
-		const content = html`<p>Something in it is no text: it holds NUL or half a character.</p>`;
-		return {kind: 'page', status: 400, place: null, title: 'That did not work', content};
+		const content = html`<p>The request contains invalid text: a NUL or an incomplete character.</p>`;
+		return {kind: 'page', status: 400, place: null, title: 'Request failed', content};
 	}
 	return {params, query, form};
 }
 
-/** After the log-in one comes back to the page, not to what its form did. */
+/** After signing in, the user returns to the page, not to the path of its form. */
 function toLogIn(request: FastifyRequest): OpenAnswer {
 	const page = toPage(request);
 	return go(page === '/' ? '/login' : `/login?to=${encodeURIComponent(page)}`);
 }
 
-/** Whether a page that is open asks, for a part of itself. */
+/** Reports whether an open page requests a part of itself. */
 const isPart = ({headers}: FastifyRequest) => headers['hx-request'] !== undefined;
 
 /**
- * For an open page after the end of its session. It would follow a redirect and insert that page; a stream would
- * reconnect at once, for ever. Instead the page reloads, which shows the log-in, unless something was typed in it.
+ * Returns the answer to an open page after its session ended. It would follow a redirect and insert that page, and a
+ * stream would reconnect at once, forever. Instead, the page reloads, which shows the login, unless a form was
+ * submitted.
  */
-function ended({method}: FastifyRequest): OpenAnswer {
+function sessionEnded({method}: FastifyRequest): OpenAnswer {
 	return {
 		kind: 'content',
 		status: 401,
 		type: 'text/plain; charset=utf-8',
-		body: 'Your session has ended: log in again.\n',
+		body: 'Your session has ended: sign in again.\n',
 		headers: method === 'GET' ? {'hx-refresh': 'true'} : {},
 	};
 }
 
-/** The page of a request: itself, or the one that has the form. */
+/** Returns the page of a request: its own path, or that of the page with the form. */
 function toPage({method, headers, url, host}: FastifyRequest): string {
 	if (method === 'GET') {
 		return url;
@@ -311,10 +311,10 @@ function toPage({method, headers, url, host}: FastifyRequest): string {
 }
 
 /**
- * Links name the host that the guard has checked, never the one that a proxy says the client asked for. A proxy with
- * https that passes an address in `Host` stands for MAILCTL_PUBLIC_URL, unless the browser is at that address itself.
+ * Makes links use the host that the guard has checked, never the one of X-Forwarded-Host. An https proxy that passes an
+ * address in `Host` stands for MAILCTL_PUBLIC_URL, unless the browser itself uses that address.
  */
-function checkedHost(publicUrl: string | null): onRequestHookHandler {
+function checkHost(publicUrl: string | null): onRequestHookHandler {
 	const site = publicUrl?.startsWith('https:') ? new URL(publicUrl).host : null;
 	return (request, _reply, done) => {
 		const {headers} = request.raw;
@@ -332,32 +332,29 @@ function checkedHost(publicUrl: string | null): onRequestHookHandler {
 	};
 }
 
-/** Only our own pages may send forms. Browsers say where a form comes from; programs need not. */
+/** Rejects forms of other sites. Browsers send the origin of a form; programs need not. */
 function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	const {origin} = request.headers;
 	const isOurs = origin === undefined || request.method === 'GET' || toUrl(origin)?.host === request.host;
 	done(
 		isOurs
 			? undefined
-			: apiError('bad_request', {status: 403, message: 'The form was sent by a page of another host.'}),
+			: apiError('bad_request', {status: 403, message: 'The form was submitted from another site.'}),
 	);
 }
 
-/** Forms outlive a restart, and any node takes them. */
+/** Derives the key of form tokens from the master key, so that forms survive a restart and any node accepts them. */
 function formKey({keys, current}: MasterKeys): string {
 	return Buffer.from(hkdfSync('sha256', keys[current] as Uint8Array, '', 'form', 32)).toString('base64');
 }
 
-/** For answers that are not pages, such as errors in JSON or text; pages have their own policy. */
-function beStrict(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+/** Sets the policy of responses that are not pages, such as errors in JSON or text; pages have their own. */
+function setStrictPolicy(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
 	reply.header('content-security-policy', "default-src 'none'");
 	done();
 }
 
-/**
- * A request with a key is meant for the API, which has no such path: `/messages` without `/v1` gets an error that says
- * so.
- */
+/** Rejects a request with an API key, which is meant for the API: `/messages` without `/v1` gets a JSON error. */
 function leaveToApi({headers}: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	done(headers.authorization === undefined ? undefined : apiError('not_found'));
 }

@@ -8,21 +8,21 @@ import {checkbox, input, join, select, textarea} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, type Route, type Visit} from './route.ts';
 
-/** A page again, with what was wrong with a form of it. */
+/** Shows a page again, with the problem of one of its forms. */
 type Show = (visit: Visit, problem: string) => Promise<Answer>;
 
-/** The page that has the forms, and where it is. */
+/** The page that contains the forms, and its path. */
 type Origin<Workspace extends string | null> = {
 	readonly path: string;
 	readonly show: Show;
-	/** Where its operations work, or `null` for the whole installation. Absent: the workspace that is looked at. */
+	/** The workspace of its operations, or `null` for the whole installation. By default, the workspace of the page. */
 	readonly workspaceId?: (visit: Visit) => Workspace;
 };
 
 type Reading<Input, Extra> = {
-	/** Looks before the form is read. Throws `Refused`. */
+	/** Runs before the form is read. Throws `Refused`. */
 	readonly before?: (visit: Visit) => Promise<unknown>;
-	/** Absent: each field of the input is a field of the form or a parameter of the path. Throws `Refused`. */
+	/** Reads the input. By default, its fields are the form's fields and the path's parameters. Throws `Refused`. */
 	readonly read?: (visit: Visit) => Input;
 	/** Returns what the operation needs besides its input, before its transaction begins. Throws `Refused`. */
 	readonly prepare?: (visit: Visit, input: Input) => Promise<Extra>;
@@ -30,7 +30,7 @@ type Reading<Input, Extra> = {
 
 type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
 
-/** Who visits, for an operation. */
+/** Returns the context in which a visitor performs operations. */
 export function toContext({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
 	return {
 		face: 'dashboard',
@@ -44,9 +44,8 @@ export function toContext({writer, change, vault}: Parts, {workspace, tools}: Vi
 }
 
 /**
-/**
- * Makes routes for the forms of a page. The form of an operation needs the operation's role. `done` is what the page
- * then says, or another page. The path of the page may have parameters of the form's path.
+ * Creates routes for the forms of a page. The form of an operation requires the operation's role. `done` returns the
+ * notice that the page then shows, or another page. The path of the page may contain parameters of the form's path.
  */
 export const operationForms =
 	<Workspace extends string | null = string>(parts: Parts, origin: Origin<Workspace>) =>
@@ -65,18 +64,16 @@ export const operationForms =
 			const complete = {...value, ...(await prepare?.(visit, value))} as InputOf<Input> & Extra;
 			const workspaceId = origin.workspaceId ? origin.workspaceId(visit) : (visit.workspace.id as Workspace);
 			const context = {...toContext(parts, visit), workspaceId};
-			const result = await done(await perform(operation, context, complete), visit);
-			const back = origin.path.replace(/:(\w+)/g, (_, name) => visit.params[name] ?? '');
-			return typeof result === 'string' ? go(back, result) : result;
+			const outcome = await done(await perform(operation, context, complete), visit);
+			const page = origin.path.replace(/:(\w+)/g, (_, name) => visit.params[name] ?? '');
+			return typeof outcome === 'string' ? go(page, outcome) : outcome;
 		}
 
 		const guards = {...(everywhere && {everywhere}), ...(fresh && {fresh})};
 		return {...pageForms(origin.show)(path, role, answer, guards), operation};
 	};
 
-/**
- * Makes routes for the forms of a page that do no operation. Where they throw what was wrong, the page is shown again.
- */
+/** Creates routes for forms that perform no operation. If one throws `Refused`, the page is shown again. */
 export const pageForms =
 	(show: Show) =>
 	(
@@ -105,12 +102,12 @@ const shownAgain: ReadonlySet<Refused['code']> = new Set([
 	'unprocessable_entity',
 ]);
 
-/** Throws what was wrong with a form: its page is shown again with this sentence. */
+/** Rejects a form: its page is shown again with this sentence. */
 export function wrong(page: string): never {
 	throw new Refused('unprocessable_entity', {wrong: page, next: '', page});
 }
 
-/** For forms with a word that must be typed (`act`). */
+/** Rejects a form unless its word was typed as confirmation (see `act`). */
 export function checkTyped({form}: Visit, word: string, problem: string): void {
 	if (form.get('typed')?.trim() !== word) {
 		wrong(problem);
@@ -124,20 +121,20 @@ function checkInput(input: TSchema, value: unknown): void {
 	}
 }
 
-/** The fields that the form of an operation sent, and the parameters of its path. */
+/** Returns the submitted fields of an operation's form, and the parameters of its path. */
 function readForm(input: TSchema, {form, params}: Visit): object {
 	const fields = listFields(input).filter(({name}) => !Object.hasOwn(params, name));
 	return {...readFields<object>(fields, form), ...params};
 }
 
 type Drawing = {
-	/** What is set of the object. */
+	/** The current values of the object. */
 	readonly values?: object;
-	/** What was typed before something was wrong with it, which takes the place of the values. */
+	/** The rejected form, whose fields replace the values. */
 	readonly typed?: URLSearchParams;
-	/** The words of fields whose schema does not have them, by the name of the field. */
+	/** The choices of fields whose schema does not contain them, by the name of the field. */
 	readonly choices?: Readonly<Record<string, readonly string[]>>;
-	/** Without the help texts, for a form that stands in each row of a list. */
+	/** Whether to omit the help texts, for a form in each row of a list. */
 	readonly isCompact?: boolean;
 };
 
@@ -146,47 +143,49 @@ export function fieldInputs(
 	fields: readonly Field[],
 	{values = {}, typed = new URLSearchParams(), choices = {}, isCompact = false}: Drawing,
 ): Html {
-	const isRepeated = fields.some(({name}) => typed.has(name));
+	const isShownAgain = fields.some(({name}) => typed.has(name));
 	const isCreation = fields.some(({isRequired}) => isRequired);
-	const drawn = fields.map(field => {
+	const inputs = fields.map(field => {
 		const {name, description} = field;
-		const shown = {
+		const traits = {
 			hint: isCompact || description === '' ? undefined : toHint(description),
 			required: isCreation ? field.isRequired : !field.isNullable && field.default === undefined,
-			words: choices[name] ?? field.schema.enum,
+			choices: choices[name] ?? field.schema.enum,
 		};
 		if (field.isList) {
-			const chosen = isRepeated ? typed.getAll(name) : (valueAt(values, name) as readonly string[] | undefined);
-			return listInput(field, chosen ?? [], shown);
+			const chosen = isShownAgain ? typed.getAll(name) : (valueAt(values, name) as readonly string[] | undefined);
+			return listInput(field, chosen ?? [], traits);
 		}
-		const text = isRepeated ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
-		return fieldInput(field, text, shown);
+		const text = isShownAgain ? (typed.get(name) ?? '') : fieldText(field, valueAt(values, name));
+		return fieldInput(field, text, traits);
 	});
-	return join(drawn);
+	return join(inputs);
 }
 
-/** Shows what a description has between backticks as code. */
+/** Shows the parts of a description between backticks as code. */
 function toHint(description: string): Html {
-	return join(description.split('`').map((part, n) => (n % 2 === 0 ? html`${part}` : html`<code>${part}</code>`)));
+	return join(
+		description.split('`').map((part, index) => (index % 2 === 0 ? html`${part}` : html`<code>${part}</code>`)),
+	);
 }
 
-type Shown = {
+type InputTraits = {
 	readonly hint: Html | undefined;
 	readonly required: boolean;
-	readonly words: readonly string[] | undefined;
+	readonly choices: readonly string[] | undefined;
 };
 
-function fieldInput(field: Field, value: string, {hint, required, words}: Shown): Html {
+function fieldInput(field: Field, value: string, {hint, required, choices}: InputTraits): Html {
 	const {name, label, kind, isNullable, schema, default: initial} = field;
 	const placeholder = initial ?? 'none';
 	if (kind === 'flag') {
 		return checkbox(name, 'true', html`${label}${hint ? html` <small>${hint}</small>` : null}`, value === 'true');
 	}
-	if (words) {
-		const options = new Set([value, ...words].filter(word => word !== ''));
-		const choices = [...options].map(word => ({value: word, label: choiceLabel(field, word)}));
+	if (choices) {
+		const words = new Set([value, ...choices].filter(word => word !== ''));
+		const options = [...words].map(word => ({value: word, label: choiceLabel(field, word)}));
 		const mayBeBlank = isNullable || (!required && initial === undefined);
-		return select({name, label, value}, [...(mayBeBlank ? [{value: '', label: placeholder}] : []), ...choices]);
+		return select({name, label, value}, [...(mayBeBlank ? [{value: '', label: placeholder}] : []), ...options]);
 	}
 	const parts = {name, label, value, ...(hint && {hint})};
 	const type = schema.format?.endsWith('email') ? 'email' : 'text';
@@ -196,12 +195,12 @@ function fieldInput(field: Field, value: string, {hint, required, words}: Shown)
 }
 
 /** Draws a box for each choice of a list. Other values are separated by commas. */
-function listInput(field: Field, chosen: readonly string[], {hint, words}: Shown): Html {
+function listInput(field: Field, chosen: readonly string[], {hint, choices}: InputTraits): Html {
 	const {name, label, minItems} = field;
-	if (!words) {
+	if (!choices) {
 		return input({name, label, value: chosen.join(', '), required: minItems > 0, ...(hint && {hint})});
 	}
-	const boxes = words.map(word => checkbox(name, word, choiceLabel(field, word), chosen.includes(word)));
+	const boxes = choices.map(word => checkbox(name, word, choiceLabel(field, word), chosen.includes(word)));
 	return html`<fieldset><legend>${label}</legend>${boxes}</fieldset>`;
 }
 
@@ -210,10 +209,10 @@ function choiceLabel({meanings = {}}: Field, word: string): string {
 }
 
 /**
- * Reads the fields that a form sent, without space around them. An empty text clears a field that may be `null`, and
- * leaves the default of any other. Of the fields that were not sent, a flag is `false`, a required text is empty, and
- * any other stays as it is. In a form with required fields, which creates an object, a field that is optional may be
- * left empty. Throws `Refused` if a text is not valid.
+ * Reads the submitted fields of a form, trimmed. An empty text clears a field that may be `null`, and leaves the
+ * default of any other. Of the fields that were not submitted, a flag is `false`, a required text is empty, and any
+ * other stays unchanged. In a form with required fields, which creates an object, optional fields may be left empty.
+ * Throws `Refused` if a text is not valid.
  */
 export function readFields<Input extends object>(fields: readonly Field[], form: URLSearchParams): Input {
 	const isCreation = fields.some(({isRequired}) => isRequired);
@@ -243,10 +242,10 @@ function readValue(field: Field, text: string): unknown {
 }
 
 /** Reads the boxes that were checked, or the values of a text. */
-function readList(field: Field, sent: readonly string[]): readonly unknown[] {
+function readList(field: Field, submitted: readonly string[]): readonly unknown[] {
 	const {label, minItems, maxItems} = field;
-	const texts = new Set(sent.flatMap(text => text.split(/[\s,]+/)).filter(text => text !== ''));
-	if (texts.size < minItems && (field.isRequired || sent.length > 0)) {
+	const texts = new Set(submitted.flatMap(text => text.split(/[\s,]+/)).filter(text => text !== ''));
+	if (texts.size < minItems && (field.isRequired || submitted.length > 0)) {
 		wrong(`Choose at least one of the ${lowerFirst(label)}.`);
 	}
 	if (texts.size > maxItems) {

@@ -35,16 +35,13 @@ import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
 
-/**
- * The time to delivery is measured on this many of the newest deliveries, and simulated messages are looked for among
- * as many.
- */
-const timed = 1000;
+/** How many of the newest deliveries are measured for their duration, and searched for simulated messages. */
+const maxSample = 1000;
 const maxEndpoints = 1000;
-/** It shows sums of hours: looked at again often enough. */
-const every = '30s';
+/** How often an open overview is refreshed: it shows hourly sums. */
+const refreshInterval = '30s';
 
-/** The mail of a workspace in figures, and what needs attention. */
+/** The page with the figures of a workspace and what needs attention. */
 export function overviewPages(
 	{reader, settings, live: liveSettings, tools: {clock}}: DashboardParts,
 	checks: MadeChecks,
@@ -58,19 +55,19 @@ export function overviewPages(
 		const simulated = countsSimulated(query);
 		const [real, times, simulations, queue, reputation, domains, endpoints] = await Promise.all([
 			readTraffic(reader, workspace.id, period, now),
-			readDeliveryTimes(reader, {workspaceId: workspace.id, since, limit: timed, simulated}),
-			readSimulated(reader, {workspaceId: workspace.id, since, limit: timed}),
+			readDeliveryTimes(reader, {workspaceId: workspace.id, since, limit: maxSample, simulated}),
+			readSimulated(reader, {workspaceId: workspace.id, since, limit: maxSample}),
 			shared(visit, workspace.id, () => summarizeQueue(reader, {now: storeTime(now), workspaceId: workspace.id})),
 			readReputation(reader, workspace.id, now),
 			listDomains(reader, workspace.id),
 			listEndpoints(reader, workspace.id, {after: null, limit: maxEndpoints}),
 		]);
 		const traffic = simulated ? withSimulated(real, period, simulations) : real;
-		const isSample = real.sums.accepted + simulations.length > timed;
+		const isSample = real.sums.accepted + simulations.length > maxSample;
 		const destinations = new Set(queue.map(({destination}) => destination));
-		// As the pages of the installation's health are for those alone.
-		const runsIt = may('admin') && signedIn.user.workspaceId === null;
-		const leaves = runsIt ? settings.delivery !== 'capture' : null;
+		// Only these users may open the Health page.
+		const isInstallationAdmin = may('admin') && signedIn.user.workspaceId === null;
+		const isDelivering = isInstallationAdmin ? settings.delivery !== 'capture' : null;
 		const parts = [
 			await attention(reader, {
 				workspace,
@@ -78,17 +75,17 @@ export function overviewPages(
 				domains,
 				endpoints,
 				destinations,
-				checked: runsIt ? checks.last() : undefined,
+				checked: isInstallationAdmin ? checks.last() : undefined,
 				now,
 			}),
-			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, leaves}),
-			simulatedLine('/overview', query, simulations.length, isSample ? timed : null),
+			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, isDelivering}),
+			simulatedLine('/overview', query, simulations.length, isSample ? maxSample : null),
 			tiles(traffic, period, workspace.track_opens_at !== null),
 			waitingAndTime(queue, times, now),
 			trafficChart(traffic, period),
 			reputationSection(reputation, liveSettings().reputation),
 		];
-		const content = live('overview', toHref('/overview', query), html`${parts}`, every);
+		const content = live('overview', toHref('/overview', query), html`${parts}`, refreshInterval);
 		const actions = chips('Period', query, 'period', periods, '/overview');
 		return {kind: 'page', place: 'overview', title: 'Overview', actions, content, charts: true};
 	}
@@ -102,7 +99,7 @@ function tile({title, figure, note, to}: Tile): Html {
 	return html`<a class="card figure" href="${to}"><span class="soft">${title}</span><strong>${figure}</strong><small>${note}</small></a>`;
 }
 
-/** Counted when it happened: mail that was accepted before the period may be delivered in it. */
+/** Shows the counts of a period. A message that is delivered in it may have been accepted before. */
 function tiles({sums}: Traffic, period: Period, tracksOpens: boolean): Html {
 	const messages = (status?: string) =>
 		toHref('/messages', new URLSearchParams({...(status && {status}), hours: String(hoursOf(period))}));
@@ -131,7 +128,7 @@ function tiles({sums}: Traffic, period: Period, tracksOpens: boolean): Html {
 function trafficChart(traffic: Traffic, {span, label}: Period): Html {
 	const series = trafficSeries(traffic);
 	if (series.every(({values}) => values.every(n => n === 0))) {
-		return html`<div class="empty tiles"><p>No mail in ${label}.</p><p>Send one with <code>mailctl send</code> or <code>POST /v1/messages</code>.</p></div>`;
+		return html`<div class="empty tiles"><p>No messages in the last ${label}.</p><p>Send one with <code>mailctl send</code> or <code>POST /v1/messages</code>.</p></div>`;
 	}
 	return chart({
 		label: `Messages by ${span === 'hours' ? 'hour' : 'day'}`,
@@ -147,29 +144,29 @@ function waitingAndTime(queue: Queue, times: readonly number[], now: number): Ht
 	const waiting = queue.reduce((sum, row) => sum + sizeOf(row), 0);
 	const oldest = queue.map(row => row.oldest).sort()[0];
 	const sorted = times.toSorted((a, b) => a - b);
-	const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
-	const [median, p95] = [at(0.5), at(0.95)];
+	const percentile = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
+	const [median, p95] = [percentile(0.5), percentile(0.95)];
 	return html`<div class="grid tiles">${[
 		{
 			title: 'Waiting',
 			figure: count(waiting),
-			note: oldest === undefined ? html`the queue is empty` : html`the oldest accepted ${time(oldest, now)}`,
+			note: oldest === undefined ? html`the queue is empty` : html`oldest accepted ${time(oldest, now)}`,
 			to: '/queue',
 		},
 		{
 			title: 'Time to delivery',
-			figure: median === undefined ? '–' : took(median),
+			figure: median === undefined ? '–' : formatDuration(median),
 			note:
 				p95 === undefined
 					? html`nothing delivered yet`
-					: html`median; 95 % within ${took(p95)}, newest ${count(sorted.length)}`,
+					: html`median of the newest ${count(sorted.length)}; 95 % within ${formatDuration(p95)}`,
 			to: '/deliverability',
 		},
 	].map(tile)}</div>`;
 }
 
-/** Milliseconds as `340 ms`, `1.2 s`, `5 min`. */
-function took(milliseconds: number): string {
+/** Formats a duration as `340 ms`, `1.2 s` or `5 min`. */
+function formatDuration(milliseconds: number): string {
 	const units: ReadonlyArray<readonly [string, number]> = [
 		['d', 86_400_000],
 		['h', 3_600_000],
@@ -186,11 +183,11 @@ type SetUp = {
 	readonly workspaceId: string;
 	readonly domains: readonly Domain[];
 	readonly endpoints: readonly Endpoint[];
-	/** Whether mail leaves the machine; null: nothing that this user could change. */
-	readonly leaves: boolean | null;
+	/** Whether messages are delivered instead of captured, or `null` if this user cannot change that. */
+	readonly isDelivering: boolean | null;
 };
 
-/** What is still to do before an application's mail arrives; nothing once all is done. */
+/** Lists the steps until an application's messages are delivered; nothing once all are done. */
 async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
 	const steps = await readSteps(reader, setUp);
 	const done = steps.filter(({isDone}) => isDone).length;
@@ -204,9 +201,9 @@ async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
 	return html`<section class="card"><header class="part"><h2>Set up</h2><span class="soft">${done} of ${steps.length} done</span></header><ol class="steps">${lines}</ol></section>`;
 }
 
-async function readSteps(reader: Knex, {workspaceId, domains, endpoints, leaves}: SetUp): Promise<Step[]> {
+async function readSteps(reader: Knex, {workspaceId, domains, endpoints, isDelivering}: SetUp): Promise<Step[]> {
 	const own = domains.filter(({name}) => name !== sampleDomain);
-	// Two are enough to see one that is not the sample: the sample is the oldest.
+	// Two are enough to find one that is not the sample, which is the oldest.
 	const templates = await pageTemplates(reader, workspaceId, {after: null, limit: 2});
 	const keys = await listApiKeys(reader, workspaceId);
 	return [
@@ -214,170 +211,175 @@ async function readSteps(reader: Knex, {workspaceId, domains, endpoints, leaves}
 			isDone: own.length > 0,
 			text: 'Add your domain',
 			to: '/domains',
-			how: 'Mail is sent from addresses of a domain that is yours.',
+			how: 'You send from addresses at a domain that you own.',
 		},
 		{
 			isDone: own.some(({state}) => state === 'verified' || state === 'degraded'),
 			text: 'Publish its DNS records',
 			to: own[0] === undefined ? '/domains' : `/domains/${own[0].id}`,
-			how: 'They show receivers that the mail is yours. mailctl looks for them by itself.',
+			how: 'They prove to receivers that the mail is yours. mailctl checks them automatically.',
 		},
 		{
 			isDone: templates.some(({name, latest_version: version}) => name !== sampleTemplate || (version ?? 0) > 1),
-			text: 'Make a template of your own',
+			text: 'Create a template',
 			to: '/templates',
-			how: 'Or change the sample.',
+			how: 'Or edit the sample.',
 		},
 		{
 			isDone: keys.some(({last_used_at: used}) => used !== null),
 			text: 'Send with an API key',
 			to: '/keys',
-			how: 'The first start printed two keys; you can make others.',
+			how: 'The first start printed two keys; you can create more.',
 		},
-		...(leaves === null
+		...(isDelivering === null
 			? []
 			: [
 					{
-						isDone: leaves,
-						text: 'Let mail leave this machine',
+						isDone: isDelivering,
+						text: 'Enable delivery',
 						to: '/health',
-						how: 'Now it is captured. Set MAILCTL_DELIVERY to mx or relay and start again.',
+						how: 'Messages are only captured now. Set MAILCTL_DELIVERY to mx or relay and restart.',
 					},
 				]),
 		{
 			isDone: endpoints.length > 0,
 			text: 'Add a webhook',
 			to: '/webhooks',
-			how: 'It tells your application of deliveries, bounces and complaints.',
+			how: 'It notifies your application of deliveries, bounces and complaints.',
 		},
 	];
 }
 
-/** Something that keeps mail back, or will: worst first. */
-type Trouble = {readonly tone: 'bad' | 'warn'; readonly what: string; readonly text: Html; readonly to: string};
+/** A problem that delays messages, or will. */
+type Problem = {readonly tone: 'bad' | 'warn'; readonly label: string; readonly text: Html; readonly to: string};
 
 type AttentionInput = {
 	readonly workspace: Workspace;
-	/** The user sees the other workspaces too. */
+	/** Whether the user sees the other workspaces too. */
 	readonly everywhere: boolean;
 	readonly domains: readonly Domain[];
 	readonly endpoints: readonly Endpoint[];
-	/** Where its mail waits for. */
+	/** The destinations for which its messages are waiting. */
 	readonly destinations: ReadonlySet<string>;
-	/** What the checks of the installation found; null: they are being made. Absent: the user may not see them. */
+	/** The findings of the checks; `null` while they run, absent if the user may not see them. */
 	readonly checked?: Found | null | undefined;
 	readonly now: number;
 };
 
-/** More of one kind are summed up. */
+/** At most this many problems of one kind are listed; further ones are only counted. */
 const maxPerKind = 5;
-/** As many paused workspaces are read. */
+/** The maximum number of paused workspaces that are read. */
 const maxPaused = 100;
-/** The part of the month's quota from which on this page warns. */
+/** The fraction of the monthly quota above which this page warns. */
 const nearQuota = 0.9;
 
-/** What needs attention, with a link to where it can be fixed. */
+/** Lists what needs attention, with links to where it can be fixed. */
 export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
-	const troubles = [
+	const problems = [
 		...(await pauses(reader, input)),
 		...(await suspensions(reader, input)),
-		...domainTroubles(input),
-		...webhookTroubles(input),
-		...(await quotaTroubles(reader, input)),
-		...checkTroubles(input),
+		...domainProblems(input),
+		...webhookProblems(input),
+		...(await quotaProblems(reader, input)),
+		...checkProblems(input),
 	];
 	const checks = checksLine(input);
-	if (troubles.length === 0) {
-		return html`<p>${badge('all well', 'good')} Nothing is paused, suspended or failing. ${checks}</p>`;
+	if (problems.length === 0) {
+		return html`<p>${badge('all clear', 'good')} Nothing is paused, suspended or failing. ${checks}</p>`;
 	}
-	const lines = troubles.map(
-		({tone, what, text, to}) => html`<li>${badge(what, tone)} <div>${text} <a href="${to}">Look</a></div></li>`,
+	const lines = problems.map(
+		({tone, label, text, to}) => html`<li>${badge(label, tone)} <div>${text} <a href="${to}">View</a></div></li>`,
 	);
 	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`, checks);
 }
 
-async function pauses(reader: Knex, {workspace, everywhere, now}: AttentionInput): Promise<Trouble[]> {
+async function pauses(reader: Knex, {workspace, everywhere, now}: AttentionInput): Promise<Problem[]> {
 	const others = everywhere ? (await findPaused(reader, maxPaused)).filter(({id}) => id !== workspace.id) : [];
-	return few(
+	return listFew(
 		workspace.paused_at === null ? others : [workspace, ...others],
-		one => ({
+		({id, name: paused, paused_at: at, pause_reason: reason}) => ({
 			tone: 'bad',
-			what: 'paused',
-			text: html`Workspace ${name(one.name)}, ${time(one.paused_at, now)}: ${name(one.pause_reason ?? 'by an operator')}. Its mail waits.`,
-			to: `/workspaces/${one.id}`,
+			label: 'paused',
+			text: html`Workspace ${name(paused)} was paused ${time(at, now)}: ${name(reason ?? 'by an operator')}. Its messages wait.`,
+			to: `/workspaces/${id}`,
 		}),
-		left => ({tone: 'bad', what: 'paused', text: html`${left} more workspaces.`, to: '/workspaces'}),
+		rest => ({tone: 'bad', label: 'paused', text: html`More paused workspaces: ${rest}.`, to: '/workspaces'}),
 	);
 }
 
-async function suspensions(reader: Knex, {workspace, destinations, now}: AttentionInput): Promise<Trouble[]> {
-	const queueOf = (destination: string) => `/queue/${encodeURIComponent(destination)}`;
-	const more = (left: number): Trouble => ({
+async function suspensions(reader: Knex, {workspace, destinations, now}: AttentionInput): Promise<Problem[]> {
+	const toQueuePath = (destination: string) => `/queue/${encodeURIComponent(destination)}`;
+	const more = (rest: number): Problem => ({
 		tone: 'warn',
-		what: 'suspended',
-		text: html`${left} more destinations.`,
+		label: 'suspended',
+		text: html`More suspended destinations: ${rest}.`,
 		to: '/queue',
 	});
 	const sites = await listSiteSuspensions(reader, storeTime(now), {workspaceId: workspace.id});
 	const byHand = (await listSuspensions(reader)).filter(({destination}) => destinations.has(destination));
 	return [
-		...few(
+		...listFew(
 			byHand,
-			({destination, reason, created_at: at}): Trouble => ({
+			({destination, reason, created_at: at}): Problem => ({
 				tone: 'warn',
-				what: 'suspended',
-				text: html`${name(destination)}, ${time(at, now)}: ${name(reason)}.`,
-				to: queueOf(destination),
+				label: 'suspended',
+				text: html`${name(destination)} was suspended ${time(at, now)}: ${name(reason)}.`,
+				to: toQueuePath(destination),
 			}),
 			more,
 		),
-		...few(
+		...listFew(
 			sites,
-			({destination, reason, waits_for: waitsFor, advice, suspended_until: until}): Trouble => ({
+			({destination, reason, waits_for: waitsFor, advice, suspended_until: until}): Problem => ({
 				tone: waitsFor === 'route' || advice !== null ? 'bad' : 'warn',
-				what: 'suspended',
+				label: 'suspended',
 				text:
 					waitsFor === 'route'
-						? html`${name(reason ?? 'A smarthost refuses us')}. Mail to ${name(destination)} waits, next attempt ${time(until, now)}: ${relayAdvice(reason ?? '')}.`
-						: html`${name(destination)}, ${advice === null ? 'its hosts fail' : 'it blocks our address'}, next try ${time(until, now)}: ${name(reason ?? '')}.${advice === null ? null : html` To do: ${name(advice)}.`}`,
-				to: queueOf(destination),
+						? html`${name(reason ?? 'A relay refuses our messages')}. Messages to ${name(destination)} wait; next attempt ${time(until, now)}. To fix: ${relayAdvice(reason ?? '')}.`
+						: html`${name(destination)} ${advice === null ? 'is not accepting our mail' : 'blocks our address'}: ${name(reason ?? 'unknown reason')}. Next attempt ${time(until, now)}.${advice === null ? null : html` To fix: ${name(advice)}.`}`,
+				to: toQueuePath(destination),
 			}),
 			more,
 		),
 	];
 }
 
-function domainTroubles({domains}: AttentionInput): Trouble[] {
-	const lost = domains.filter(
+function domainProblems({domains}: AttentionInput): Problem[] {
+	const broken = domains.filter(
 		({name: own, state, first_verified_at: verified}) =>
 			own !== sampleDomain && verified !== null && (state === 'degraded' || state === 'failed'),
 	);
-	return few(
-		lost,
+	return listFew(
+		broken,
 		({id, name: own}) => ({
 			tone: 'bad',
-			what: 'DNS',
-			text: html`${name(own)} no longer shows its records: receivers cannot tell that the mail is yours.`,
+			label: 'DNS',
+			text: html`The DNS records of ${name(own)} are no longer correct: receivers cannot verify that its mail is yours.`,
 			to: `/domains/${id}`,
 		}),
-		left => ({tone: 'bad', what: 'DNS', text: html`${left} more domains.`, to: '/domains'}),
+		rest => ({
+			tone: 'bad',
+			label: 'DNS',
+			text: html`More domains with incorrect records: ${rest}.`,
+			to: '/domains',
+		}),
 	);
 }
 
-function webhookTroubles({endpoints, now}: AttentionInput): Trouble[] {
-	return few(
+function webhookProblems({endpoints, now}: AttentionInput): Problem[] {
+	return listFew(
 		endpoints.filter(({failingSince, disabledAt}) => failingSince !== null && disabledAt === null),
 		({id, url, failingSince}) => ({
 			tone: 'warn',
-			what: 'webhook',
-			text: html`${name(url)} has failed since ${time(failingSince, now)}.`,
+			label: 'webhook',
+			text: html`${name(url)} started failing ${time(failingSince, now)}.`,
 			to: `/webhooks/${id}`,
 		}),
-		left => ({tone: 'warn', what: 'webhook', text: html`${left} more webhooks fail.`, to: '/webhooks'}),
+		rest => ({tone: 'warn', label: 'webhook', text: html`More failing webhooks: ${rest}.`, to: '/webhooks'}),
 	);
 }
 
-async function quotaTroubles(reader: Knex, {workspace, now}: AttentionInput): Promise<Trouble[]> {
+async function quotaProblems(reader: Knex, {workspace, now}: AttentionInput): Promise<Problem[]> {
 	const quota = workspace.monthly_quota;
 	if (quota === null) {
 		return [];
@@ -386,21 +388,21 @@ async function quotaTroubles(reader: Knex, {workspace, now}: AttentionInput): Pr
 	if (accepted < quota * nearQuota) {
 		return [];
 	}
-	const text = html`${count(accepted)} of ${count(quota)} messages of this month are used.`;
-	return [{tone: accepted < quota ? 'warn' : 'bad', what: 'quota', text, to: `/workspaces/${workspace.id}`}];
+	const text = html`${count(accepted)} of ${count(quota)} messages in this month’s quota are used.`;
+	return [{tone: accepted < quota ? 'warn' : 'bad', label: 'quota', text, to: `/workspaces/${workspace.id}`}];
 }
 
-function checkTroubles({checked}: AttentionInput): Trouble[] {
+function checkProblems({checked}: AttentionInput): Problem[] {
 	const failed = checked?.findings.filter(({status}) => status === 'fail') ?? [];
-	return few(
+	return listFew(
 		failed,
 		({check, detail}) => ({
 			tone: 'bad',
-			what: 'check',
+			label: 'check',
 			text: html`${check}: ${name(detail)}.`,
 			to: '/health/checks',
 		}),
-		left => ({tone: 'bad', what: 'check', text: html`${left} more checks fail.`, to: '/health/checks'}),
+		rest => ({tone: 'bad', label: 'check', text: html`More failing checks: ${rest}.`, to: '/health/checks'}),
 	);
 }
 
@@ -408,11 +410,15 @@ function checksLine({checked, now}: AttentionInput): Html {
 	if (checked === undefined) {
 		return nothing;
 	}
-	const when = checked === null ? 'The checks are being made.' : html`Checked ${time(storeTime(checked.at), now)}.`;
+	const when = checked === null ? 'The checks are running.' : html`Checked ${time(storeTime(checked.at), now)}.`;
 	return html`<span><span class="soft">${when}</span> <a href="/health/checks">Run the checks</a></span>`;
 }
 
-function few<Row>(rows: readonly Row[], each: (row: Row) => Trouble, more: (left: number) => Trouble): Trouble[] {
-	const left = rows.length - maxPerKind;
-	return [...rows.slice(0, maxPerKind).map(each), ...(left > 0 ? [more(left)] : [])];
+function listFew<Row>(
+	rows: readonly Row[],
+	toProblem: (row: Row) => Problem,
+	summarize: (rest: number) => Problem,
+): Problem[] {
+	const rest = rows.length - maxPerKind;
+	return [...rows.slice(0, maxPerKind).map(toProblem), ...(rest > 0 ? [summarize(rest)] : [])];
 }

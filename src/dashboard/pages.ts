@@ -32,7 +32,7 @@ import {overviewPages} from './overview.ts';
 import type {DashboardParts} from './parts.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 
-/** Every page that wants a log-in: each group of them adds its rows here. */
+/** Returns the routes of all pages that require a login. Each group of pages adds its routes here. */
 export function pages(parts: DashboardParts): readonly Route[] {
 	const checks = createMadeChecks(parts);
 	return [
@@ -70,7 +70,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 	];
 }
 
-/** Pages for those who are not logged in. */
+/** Returns the routes of pages that require no login. */
 export const openPages = (parts: DashboardParts): readonly OpenRoute[] => [
 	...logInPages(parts),
 	...singleSignOnPages(parts),

@@ -10,37 +10,37 @@ import type {Sessions} from '../resources/users/sessions.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 
-/** What the pages work with: the same workflows as the API's, and what only operators see. */
+/** The dependencies of the pages: those of the API, and what only operators see. */
 export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors' | 'work'> & {
 	readonly settings: Settings;
-	/** Those that change while the daemon runs, as they are now. */
+	/** Returns the current values of the settings that may change while the daemon runs. */
 	readonly live: () => LiveSettings;
-	/** The program's. */
+	/** The version of the program. */
 	readonly version: string;
 	readonly store: Store;
 	readonly secrets: MasterKeys;
 	readonly sessions: Sessions;
 	readonly logIn: PasswordLogIns;
 	readonly passkeys: Passkeys;
-	/** Null: there is no provider. */
+	/** `null` if no provider is configured. */
 	readonly oidc: Oidc | null;
-	/** The rules for retries that a destination has of its own. */
+	/** Returns the retry rules of a destination that differ from the defaults. */
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
-	/** By which refusals are judged now. */
+	/** Returns the current rules by which refusals are classified. */
 	readonly bounceRules: () => readonly BounceRule[];
 	readonly process: ProcessParts;
-	/** Where callers reach the API, without a slash at the end. */
+	/** Returns the URL at which callers reach the API, without a trailing slash. */
 	readonly apiUrl: () => string;
 };
 
 /** State of the process that serves the pages. */
 type ProcessParts = {
-	/** Milliseconds. */
+	/** The start time, in milliseconds. */
 	readonly startedAt: number;
 	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
 	readonly returnPathChosen: boolean;
-	/** How large the store was since it started, oldest first. */
+	/** Returns the sizes of the store since the process started, oldest first. */
 	readonly storeSizes: () => ReadonlyArray<{readonly at: number; readonly bytes: number}>;
-	/** How it paces sites; none without the role `deliver`. */
+	/** Returns how it paces providers; none without the role `deliver`. */
 	readonly sites: () => readonly SiteReport[];
 };

@@ -1,4 +1,4 @@
-/** The words of the navigation, each the path of its page. */
+/** The pages in the navigation. Each name is also the path. */
 export const places = [
 	'messages',
 	'overview',
@@ -24,7 +24,7 @@ export const places = [
 
 export type Place = (typeof places)[number];
 
-/** Letters that open a page after `g`. */
+/** The keys that open a page after `g`. */
 export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
 	messages: 'm',
 	overview: 'o',
@@ -36,7 +36,7 @@ export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
 	health: 'h',
 };
 
-/** How the navigation groups them. */
+/** The groups of the navigation. */
 export const groups: ReadonlyArray<{readonly title: string; readonly places: readonly Place[]}> = [
 	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned', 'received']},
 	{title: 'Sending', places: ['domains', 'templates', 'layouts', 'webhooks', 'smarthosts', 'keys']},

@@ -9,52 +9,49 @@ import {act, code, input, nothing} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Page} from './route.ts';
 
-// How users authenticate: what the log-in and the re-authentication have in common.
+// How users authenticate, at login and when they confirm their identity.
 
-/** What the store keeps of the client of a session. */
+/** Returns what is stored about the client of a session. */
 export const clientOf = ({ip, headers}: FastifyRequest) => ({address: ip, agent: headers['user-agent'] ?? ''});
 
-/** Where the browser is; null: at an address, for which no passkey can be. */
+/** Returns the origin in the browser, or `null` for an IP address, at which passkeys do not work. */
 export function siteOf({protocol, host, hostname}: FastifyRequest): DashboardOrigin | null {
 	return isIP(bare(hostname)) === 0 ? {origin: `${protocol}://${host}`, host: hostname} : null;
 }
 
 const bare = (hostname: string) => hostname.replace(/^\[|\]$/g, '');
 
-/** Reason login is disabled; null if enabled. */
+/** Returns a page that explains why login is refused on an unencrypted connection, or `null` if it is allowed. */
 export function unencrypted(request: FastifyRequest): Page | null {
 	const {protocol, hostname, host} = request;
 	if (protocol === 'https' || hostname === 'localhost' || isLoopbackAddress(bare(hostname))) {
 		return null;
 	}
 	const port = host.slice(hostname.length + 1) || '80';
-	const content = html`<p>This page came over http from another machine. Others on the network could read your password and take over your session, so you cannot log in here.</p>
+	const content = html`<p>You opened this page over http from another machine. Others on the network could read your password and take over your session, so you cannot sign in here.</p>
 <p>Do one of these:</p>
 <ul><li>Run <code>ssh -L ${port}:localhost:${port} ${hostname}</code> and open <code>http://localhost:${port}</code>. The admin listener must be on loopback for that.</li>
 <li>Put a proxy with https in front, set MAILCTL_PUBLIC_URL to its address and MAILCTL_TRUST_PROXY to its IP address, and let it send X-Forwarded-Proto.</li></ul>`;
-	return {kind: 'page', status: 403, place: null, title: 'Log in over an encrypted connection', content};
+	return {kind: 'page', status: 403, place: null, title: 'Sign in over an encrypted connection', content};
 }
 
-/** The path of ours to return to; any other text in the link is ignored. */
+/** Returns the path of our own page to return to; any other text in the query is ignored. */
 export function wayBack(query: URLSearchParams): string {
 	const to = query.get('to') ?? '';
 	return /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/';
 }
 
-/**
- * A button for a passkey. `kind`: what the browser is asked. It shows only where scripts run and the browser has
- * passkeys.
- */
+/** Shows a button to create or use a passkey, if scripts run and the browser supports passkeys. */
 export function passkeyForm(
 	kind: 'create' | 'get',
 	{options, pending}: PasskeyRequest<unknown>,
 	{to, label, fields = nothing}: {readonly to: string; readonly label: string; readonly fields?: Html},
 ): Html {
-	const hidden = html`${fields}<input type="hidden" name="pending" value="${pending}"><input type="hidden" name="answer" data-passkey="${kind}" data-options="${JSON.stringify(options)}"><p class="soft" role="alert"></p>`;
-	return html`<div data-passkeys hidden>${act({to, label, fields: hidden, look: 'main'})}</div>`;
+	const inputs = html`${fields}<input type="hidden" name="pending" value="${pending}"><input type="hidden" name="answer" data-passkey="${kind}" data-options="${JSON.stringify(options)}"><p class="soft" role="alert"></p>`;
+	return html`<div data-passkeys hidden>${act({to, label, fields: inputs, look: 'main'})}</div>`;
 }
 
-/** The form that sets a password. */
+/** Shows the form that sets a password. */
 export function newPassword({email, password_hash}: User): Html {
 	const field = {name: 'password', label: 'New password', type: 'password', required: true} as const;
 	const fields = html`<input type="hidden" name="username" autocomplete="username" value="${email}">${input({...field, autocomplete: 'new-password'})}`;
@@ -63,26 +60,26 @@ export function newPassword({email, password_hash}: User): Html {
 		label: password_hash === null ? 'Set the password' : 'Change the password',
 		fields,
 	});
-	return html`<p class="soft">At least 12 characters; three or four words are good. Your other sessions end.</p>${form}`;
+	return html`<p class="soft">At least 12 characters, such as three or four words. This ends your other sessions.</p>${form}`;
 }
 
-/** The form that makes a passkey, or why there can be none here. */
+/** Shows the form that creates a passkey, or explains why that is impossible here. */
 export async function newPasskey(parts: DashboardParts, user: User, request: FastifyRequest): Promise<Html> {
 	const site = siteOf(request);
 	if (site === null) {
 		const port = request.host.split(':').at(-1) ?? '';
-		return html`<p class="soft">A passkey needs a host name, and you are at an address. To make one, log in at ${code(`http://localhost:${port}`)}.</p>`;
+		return html`<p class="soft">Passkeys do not work at an IP address. To create one, sign in at ${code(`http://localhost:${port}`)}.</p>`;
 	}
-	const asked = await parts.passkeys.createRegistrationRequest(user, site);
+	const passkeyRequest = await parts.passkeys.createRegistrationRequest(user, site);
 	const fields = input({
 		name: 'name',
 		label: 'Name of the passkey',
 		placeholder: 'Phone',
 	});
-	return html`${passkeyForm('create', asked, {to: '/account/passkeys', label: 'Add a passkey', fields})}<noscript><p class="soft">Passkeys need scripts in the browser.</p></noscript>`;
+	return html`${passkeyForm('create', passkeyRequest, {to: '/account/passkeys', label: 'Add a passkey', fields})}<noscript><p class="soft">Passkeys require scripts in the browser.</p></noscript>`;
 }
 
-/** What the form of a passkey sent; what is not JSON counts as no answer. */
+/** Reads the form of a passkey. An answer that is not JSON becomes `null`. */
 export function parsePasskey(form: URLSearchParams): {readonly pending: string; readonly answer: unknown} {
 	const pending = form.get('pending') ?? '';
 	try {
@@ -105,33 +102,33 @@ export const codeField = input({
 	label: 'One-time code',
 	required: true,
 	autocomplete: 'one-time-code',
-	hint: 'The six digits that your app shows now. Lost it? An admin makes a link with mailctl user link.',
+	hint: 'The six digits that your app shows now. Lost it? An admin can create a link with mailctl user link.',
 });
 
 const busySeconds = 5;
 
-/** What the page says after a failed log-in. */
+/** Returns the error that the page shows after a failed login. `message` is that of wrong credentials. */
 export function toProblem(
 	result: Exclude<LogIn, {readonly ok: true}>,
-	wrong: string,
+	message: string,
 ): Pick<Page, 'status' | 'problem' | 'retryAfter'> {
 	switch (result.reason) {
 		case 'limited': {
 			const {seconds} = result;
-			const problem = `There were too many failed attempts. Try again in ${Math.ceil(seconds / 60)} min.`;
+			const problem = `Too many failed attempts. Try again in ${Math.ceil(seconds / 60)} min.`;
 			return {status: 429, problem, retryAfter: seconds};
 		}
 		case 'busy':
 			return {
 				status: 503,
 				retryAfter: busySeconds,
-				problem: `Too many people are logging in. Try again in ${busySeconds} seconds.`,
+				problem: `Too many people are signing in. Try again in ${busySeconds} seconds.`,
 			};
 		case 'code_needed':
 			return {};
 		case 'code_wrong':
-			return {status: 403, problem: 'This code is wrong or was used before. Wait for the next one.'};
+			return {status: 403, problem: 'This code is wrong or was used already. Wait for the next one.'};
 		case 'wrong':
-			return {status: 403, problem: wrong};
+			return {status: 403, problem: message};
 	}
 }

@@ -7,60 +7,60 @@ import type {SignedIn} from '../resources/users/sessions.ts';
 import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Place} from './places.ts';
 
-/** A page of the dashboard or what one of its forms does: one row of the table that `mount.ts` serves and guards. */
+/** A page of the dashboard, or the target of a form. `mount.ts` serves and guards all of them. */
 export type Route = {
 	readonly method: 'GET' | 'POST';
-	/** As Fastify reads it; ids are parameters. */
+	/** The path in Fastify's syntax; ids are parameters. */
 	readonly path: string;
-	/** The least role that may ask for it. */
+	/** The lowest role that may request it. */
 	readonly role: Role;
-	/** Only for users of all workspaces: what is shown or changed is the installation's. */
+	/** Restricts it to users of all workspaces, because it concerns the whole installation. */
 	readonly everywhere?: true;
-	/** Is there before the first workspace is. */
+	/** Whether it works before the first workspace exists. */
 	readonly withoutWorkspace?: true;
-	/** Wants a log-in or re-authentication of the last minutes. */
+	/** Requires that the user signed in or re-authenticated within the last minutes. */
 	readonly fresh?: true;
-	/** Takes a form with a file (multipart/form-data). */
+	/** Whether it accepts a form with a file (multipart/form-data). */
 	readonly file?: true;
 	/** The operation that its form performs. */
 	readonly operation?: OperationHead;
 	readonly answer: (visit: Visit) => Promise<Answer>;
 };
 
-/** A request that the visitor may make. */
+/** A request that the visitor is allowed to make. */
 export type Visit = {
 	readonly params: Readonly<Record<string, string>>;
 	readonly query: URLSearchParams;
-	/** What a form sent; empty with GET. */
+	/** The submitted form; empty with GET. */
 	readonly form: URLSearchParams;
-	/** The file of a form, where the route takes one and it was chosen. */
+	/** The file of a form, if the route accepts one and the user chose it. */
 	readonly file: {readonly name: string; readonly content: Buffer} | null;
 	readonly signedIn: SignedIn;
-	/** The one that is looked at. Rows of others do not exist here. */
+	/** The workspace that the page shows. Rows of other workspaces must not be visible. */
 	readonly workspace: Workspace;
-	/** The newest of those that the user may look at (`readWorkspaces`). */
+	/** The newest workspaces that the user may see (`readWorkspaces`). */
 	readonly workspaces: readonly Workspace[];
 	readonly may: (role: Role) => boolean;
-	/** A user of all workspaces, who may do what is the installation's. */
+	/** Whether the user may see all workspaces, and so change the installation. */
 	readonly everywhere: boolean;
-	/** Milliseconds. */
+	/** The current time, in milliseconds. */
 	readonly now: number;
-	/** For workflows that change something: the audit trail says that it was this user. */
+	/** The tools of an operation, with this user as the actor in the audit trail. */
 	readonly tools: ActTools;
-	/** For facts about the connection: a stream ends with it. */
+	/** The request, for what depends on the connection, such as streams. */
 	readonly request: FastifyRequest;
 };
 
-/** A page for those who are not logged in. It is served to everybody, so it shows nothing of the store. */
+/** A page that requires no login. It is served to everyone, so it must not show anything from the store. */
 export type OpenRoute = Pick<Route, 'method' | 'path'> & {readonly answer: (knock: Knock) => Promise<OpenAnswer>};
 
-/** A request that needs no log-in. */
+/** A request that requires no login. */
 export type Knock = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'> & {
-	/** Who is logged in already, if anybody is. */
+	/** Who is signed in already, if anyone. */
 	readonly signedIn: SignedIn | null;
 };
 
-/** `session`: the token of the session that begins here; null: the one that there was is over. */
+/** An answer that may start a session (`session` is its token), or end the current one (`null`). */
 export type OpenAnswer = Answer & {readonly session?: string | null};
 
 /** The answer to a visit. */
@@ -68,44 +68,44 @@ export type Answer = Page | Redirect | Content | Missing;
 
 export type Page = {
 	readonly kind: 'page';
-	/** Absent: 200, or 422 if there is a problem. */
+	/** Defaults to 200, or 422 if there is a problem. */
 	readonly status?: number;
-	/** Where the navigation says one is; null: nowhere in it. */
+	/** The page that the navigation marks as current, if any. */
 	readonly place: Place | null;
-	/** Of the browser's tab and the page's heading. */
+	/** The title of the browser's tab and the heading of the page. */
 	readonly title: string;
-	/** Beside the heading: what the visitor can do here. */
+	/** Shown beside the heading: what the visitor can do here. */
 	readonly actions?: Html;
-	/** What was wrong and how to fix it; shown above the content. */
+	/** The error and how to fix it; shown above the content. */
 	readonly problem?: string | null;
-	/** With 429 and 503: when it is worth another try, seconds. */
+	/** With 429 and 503: after how many seconds to retry. */
 	readonly retryAfter?: number;
 	readonly content: Html;
-	/** It has charts (charts.ts): the files that draw them are loaded. */
+	/** Whether it has charts (charts.ts), so that their scripts are loaded. */
 	readonly charts?: true;
 };
 
-/** After a form did its work: back to a page (303), which says what was done. */
+/** A redirect to a page (303) after a form was processed. The page shows the notice. */
 type Redirect = {readonly kind: 'go'; readonly to: string; readonly notice?: string};
 
-/** What is no page: a download, a mail to be shown in a frame, a stream. */
+/** A response that is not a page: a download, a message in a frame, or a stream. */
 export type Content = {
 	readonly kind: 'content';
 	readonly type: string;
 	readonly body: string | Buffer | Readable;
-	/** The name to be saved by; absent: the browser shows it. */
+	/** The file name of a download. Without it, the browser shows the content. */
 	readonly saveAs?: string;
 	readonly headers?: Readonly<Record<string, string>>;
-	/** Absent: 200. */
+	/** Defaults to 200. */
 	readonly status?: number;
-	/** Its Content-Security-Policy; absent: `default-src 'none'`. */
+	/** The Content-Security-Policy. Defaults to `default-src 'none'`. */
 	readonly policy?: string;
 };
 
-/** It does not exist, or belongs to another workspace: the answer is the same. */
+/** The object does not exist or belongs to another workspace, which get the same response. */
 export type Missing = {readonly kind: 'missing'; readonly what: string};
 
-/** A page that everybody who may see the workspace may see. */
+/** Returns the route of a page that everyone with access to the workspace may see. */
 export const page = (path: string, answer: Route['answer']): Route => ({method: 'GET', path, role: 'viewer', answer});
 
 export const go = (to: string, notice?: string): Redirect => ({

@@ -4,46 +4,42 @@ import {percentDecode} from '../kit/urlencoded.ts';
 import {decodeWords} from '../mail/decode.ts';
 import {defused, maxLinkLength} from './mail-frame.ts';
 
-// What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a
-// second.
+// Parses a message for the pages that show it. Only look-worker.ts runs this, in a thread: ten megabytes take a second.
 
-/** A mail, taken apart to be looked at: no more of it than the pages show. */
+/** The parts of a message that the pages show. */
 export type SeenMail = {
-	/** With their encoded words read. */
+	/** The header fields, with their encoded words decoded. */
 	readonly fields: readonly Field[];
 	readonly html: SeenHtml | null;
 	readonly text: string | null;
-	/** All else that it holds. */
+	/** All other parts. */
 	readonly files: readonly SeenFile[];
-	/** What was left out; null: nothing. */
+	/** What was omitted, or `null` if nothing was. */
 	readonly fault: string | null;
 };
 
 export type SeenHtml = {
-	/** For a frame: it can do nothing, and has the images that the mail brings along. */
+	/** Harmless HTML for a frame, with the embedded images of the message. */
 	readonly framed: Uint8Array;
-	/** Where its links lead, the first ones. A longer one than `maxLinkLength` is cut. */
+	/** The targets of its first links. One longer than `maxLinkLength` is cut. */
 	readonly links: readonly string[];
 	readonly moreLinks: number;
-	/** It asks for images of other hosts, as far as that is seen without a browser. */
+	/** Whether it contains remote images, as far as that can be found out without a browser. */
 	readonly hasRemoteImages: boolean;
 };
 
 type SeenFile = {readonly name: string; readonly type: string; readonly octets: number};
 
-/** Octets of a part that are read. */
+/** At most this many octets of a part are read. */
 const maxPartLength = 8 * 1024 * 1024;
-/**
- * Characters of html and text that are shown. Ours is shorter; with more, what is found in it could take the thread's
- * memory.
- */
+/** At most this many characters of HTML or text are shown: a longer text could exhaust the thread's memory. */
 const maxTextLength = 1024 * 1024;
 const maxLinks = 200;
 
 export function seenMail(raw: Buffer): SeenMail {
-	const {root, fault, html, text, files} = takenApart(raw);
+	const {root, fault, html, text, files} = splitParts(raw);
 	const [markup, plain] = [html, text].map(part => part?.text());
-	const isCut = [markup, plain].some(one => one !== undefined && one.length > maxTextLength);
+	const isCut = [markup, plain].some(body => body !== undefined && body.length > maxTextLength);
 	return {
 		fields: root.fields.map(({name, value}) => ({name, value: decodeWords(value)})),
 		html: markup === undefined ? null : seenHtml(markup.slice(0, maxTextLength), files),
@@ -57,13 +53,13 @@ export function seenMail(raw: Buffer): SeenMail {
 	};
 }
 
-/** A file of a mail, by its index; null: no such file. */
+/** Returns a file of a message by its index, or `null` if it does not exist. */
 export function fileIn(raw: Buffer, index: number): {readonly name: string; readonly content: Uint8Array} | null {
-	const part = takenApart(raw).files[index];
+	const part = splitParts(raw).files[index];
 	return part ? {name: nameOfFile(part, index), content: part.body()} : null;
 }
 
-function takenApart(raw: Buffer) {
+function splitParts(raw: Buffer) {
 	const {root, fault} = readMail(raw, maxPartLength);
 	const leaves = collectLeaves(root);
 	const bodyOf = (type: string) => leaves.find(leaf => leaf.type === type && nameOf(leaf) === null);
@@ -84,13 +80,13 @@ function seenHtml(html: string, files: readonly Part[]): SeenHtml {
 }
 
 function hasRemoteImages(html: string): boolean {
-	// One run of blanks and quotes: two beside each other take the square of a long one's time.
+	// Blanks and quotes are one class: two adjacent repetitions would take quadratic time.
 	return /(?:(?:src|srcset|background|poster)\s*=|url\()[\s"']*(?:https?:)?\/\//i.test(html);
 }
 
-/** Types that run nothing and fetch nothing. */
+/** Image types that cannot run scripts or load other files. */
 const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
-/** Characters: an image may be named again and again. */
+/** The maximum length of all embedded images: HTML may refer to the same image any number of times. */
 const maxImagesLength = 32 * 1024 * 1024;
 
 function withImages(html: string, files: readonly Part[]): string {
@@ -102,26 +98,26 @@ function withImages(html: string, files: readonly Part[]): string {
 	);
 	const urls = new Map<Part, string>();
 	let length = 0;
-	return html.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (whole, id: string) => {
+	return html.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (reference, id: string) => {
 		const file = images.get(id) ?? images.get(percentDecode(id));
 		if (file === undefined) {
-			return whole;
+			return reference;
 		}
 		const url = urls.get(file) ?? `data:${file.type};base64,${file.body().toString('base64')}`;
 		urls.set(file, url);
 		length += url.length;
-		return length > maxImagesLength ? whole : url;
+		return length > maxImagesLength ? reference : url;
 	});
 }
 
-/** By which the html names it (RFC 2392). */
+/** Returns the content id by which HTML refers to a part (RFC 2392). */
 function toContentId({fields}: Part): string | null {
 	return /^\s*<(.+)>\s*$/.exec(findField(fields, 'content-id') ?? '')?.[1] ?? null;
 }
 
 const nameOfFile = (part: Part, index: number): string => nameOf(part) ?? `part-${index + 1}`;
 
-/** The name of a file; null: no name, or a body. */
+/** Returns the file name of a part, or `null` if it has none, as a body. */
 function nameOf(part: Part): string | null {
 	return fileNameOf(part) || null;
 }

@@ -4,19 +4,21 @@ import type {Clock} from '../kit/clock.ts';
 
 const maxRetained = 200;
 
-/** How long an answer is shared, milliseconds. Open pages get no notice sooner. */
+/** How long a result is shared, in milliseconds. Open pages get no notice sooner. */
 export const sharedMs = 1000;
 
-/** The `rest` of counting the queue: it is as long as the queue. A million that wait take half a second. */
+/** The `rest` for counting the queue, which takes half a second for a million waiting messages. */
 export const countingRest = 20;
 
 /**
- * Reads once what many open pages ask for at the same moment. A page that is opened reads for itself. `name` must
- * contain all that the answer depends on, the workspace first. `rest`: an answer is shared for this many times as long
- * as it took, so that open pages cost a small part of the time, regardless of their number.
+ * Shares the result of one read between many open pages. A page that is just being opened reads for itself. `name` must
+ * contain everything that the result depends on, the workspace first. A result is shared for `rest` times as long as its
+ * read took, so that open pages cost a small fraction of the time, regardless of their number.
  */
 export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
-	const kept = new LRUCache<string, {readonly until: number; readonly answer: Promise<unknown>}>({max: maxRetained});
+	const results = new LRUCache<string, {readonly until: number; readonly result: Promise<unknown>}>({
+		max: maxRetained,
+	});
 	return <Result>(
 		{request}: {readonly request: Pick<FastifyRequest, 'headers'>},
 		name: string,
@@ -26,18 +28,20 @@ export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
 			return read();
 		}
 		const now = clock.monotonic();
-		const known = kept.get(name);
+		const known = results.get(name);
 		if (known && now < known.until) {
-			return known.answer as Promise<Result>;
+			return known.result as Promise<Result>;
 		}
-		const answer = read();
-		kept.set(name, {until: rest === 0 ? now + sharedMs : Number.POSITIVE_INFINITY, answer});
-		answer.then(
-			() =>
-				kept.set(name, {until: Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now)), answer}),
-			// Only the requests that wait now get a failure.
-			() => kept.delete(name),
+		const result = read();
+		results.set(name, {until: rest === 0 ? now + sharedMs : Number.POSITIVE_INFINITY, result});
+		result.then(
+			() => {
+				const until = Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now));
+				results.set(name, {until, result});
+			},
+			// Only requests that are waiting now get the error.
+			() => results.delete(name),
 		);
-		return answer;
+		return result;
 	};
 }

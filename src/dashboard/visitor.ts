@@ -3,11 +3,11 @@ import type {Knex} from 'knex';
 import type {Sessions, SignedIn} from '../resources/users/sessions.ts';
 import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
 
-// Who asks, by the cookie of a session.
+// Identifies who sends a request by the session cookie.
 
 /**
- * Over https the cookie is for this host alone and never leaves it unencrypted; http is for loopback, where browsers
- * would not take such a cookie.
+ * Over https, the cookie is limited to this host and to encrypted connections. Over http, which is only for loopback,
+ * browsers would not accept such a cookie.
  */
 const cookieName = ({protocol}: FastifyRequest): string => (protocol === 'https' ? '__Host-mailctl' : 'mailctl');
 
@@ -16,7 +16,7 @@ export async function readSignedIn(sessions: Sessions, request: FastifyRequest):
 	return token === undefined ? null : await sessions.find(token);
 }
 
-/** What the tokens of a browser's forms are made of. */
+/** Holds the secret from which the tokens of a browser's forms are derived. */
 export const csrfCookie = 'mailctl_csrf';
 /** A notice that the next page shows once. */
 export const noticeCookie = 'mailctl_notice';
@@ -27,16 +27,16 @@ const ownCookies: ReadonlySet<string> = new Set(['__Host-mailctl', 'mailctl', cs
  * of them.
  */
 export function dropForeignCookies({raw: {headers}}: FastifyRequest, _reply: FastifyReply, done: () => void): void {
-	const cookies = headers.cookie?.split(';').filter(one => ownCookies.has(one.split('=', 1)[0]?.trim() ?? ''));
+	const cookies = headers.cookie?.split(';').filter(cookie => ownCookies.has(cookie.split('=', 1)[0]?.trim() ?? ''));
 	headers.cookie = cookies?.join(';');
 	done();
 }
 
-/** What ties the tokens of forms to a session. Forms of the log-in have none, but the text may not be empty. */
+/** Returns the text that binds form tokens to a session. It must not be empty, even on sign-in forms. */
 export const formOwner = (visitor: {readonly signedIn: SignedIn} | null): string =>
 	visitor?.signedIn.sessionId ?? 'nobody';
 
-/** Cookies of the dashboard: no script reads them, no other site sends them. */
+/** The options of cookies: scripts cannot read them, and requests from other sites do not include them. */
 export const cookieOptions = ({protocol}: FastifyRequest) =>
 	({path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https'}) as const;
 
@@ -49,12 +49,12 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 	}
 }
 
-/** As many workspaces as a list to choose from offers. There may be thousands, and each page has such a list. */
+/** The maximum number of workspaces in the switcher, which is on each page. There may be thousands. */
 export const maxOffered = 50;
 
 /**
- * The newest workspaces that a user may see, one more than are offered if there are more, and the chosen one; null:
- * they may see none.
+ * Returns the newest workspaces that a user may see (one more than are offered, if there are more), and the selected
+ * one, or `null` if they may see none.
  */
 export async function readWorkspaces(
 	reader: Knex,
@@ -65,8 +65,8 @@ export async function readWorkspaces(
 		return {workspaces: own ? [own] : [], workspace: own ?? null};
 	}
 	const workspaces = await findWorkspaces(reader, {after: null, limit: maxOffered + 1});
-	const chosen =
+	const selected =
 		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
-	// Who has chosen none sees the oldest: the one that the first start made.
-	return {workspaces, workspace: chosen || ((await findOldestWorkspace(reader)) ?? null)};
+	// Without a selection, a user sees the oldest workspace, which the first start created.
+	return {workspaces, workspace: selected || ((await findOldestWorkspace(reader)) ?? null)};
 }

@@ -16,8 +16,9 @@ export function sendingAddresses(
 	{delivery, sourceAddresses}: Pick<Settings, 'delivery' | 'sourceAddresses'>,
 	interfaceAddresses: readonly string[] = publicInterfaceAddresses(),
 ): string[] {
-	const set = sourceAddresses.map(({ip}) => ip);
-	return delivery === 'mx' ? (set.length > 0 ? set : interfaceAddresses).filter(isPublicAddress) : [];
+	const configured = sourceAddresses.map(({ip}) => ip);
+	const addresses = configured.length > 0 ? configured : interfaceAddresses;
+	return delivery === 'mx' ? addresses.filter(isPublicAddress) : [];
 }
 
 type BlocklistInput = {
@@ -46,28 +47,28 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 				const responses = lists
 					.filter(list => doesList(list, source))
 					.map(async list => ({...(await askBlocklist(list, source, resolver)), list}));
-				findings.push(...judged(source, await Promise.all(responses)));
+				findings.push(...toResults(source, await Promise.all(responses)));
 			}
 			return findings.length > 0 ? findings : [ok('nothing to check: no public address and no verified domain')];
 		},
 	};
 }
 
-function judged(source: string, responses: ReadonlyArray<Listing & {readonly list: Blocklist}>): CheckResult[] {
+function toResults(source: string, responses: ReadonlyArray<Listing & {readonly list: Blocklist}>): CheckResult[] {
 	const listed = responses.filter(({state}) => state === 'listed');
-	const doubts = responses.filter(({state}) => state === 'refused' || state === 'unknown');
-	const failureText = doubts.map(({list, reason}) => `; no result from ${list.zone}: ${reason}`).join('');
+	const inconclusive = responses.filter(({state}) => state === 'refused' || state === 'unknown');
+	const failureText = inconclusive.map(({list, reason}) => `; no result from ${list.zone}: ${reason}`).join('');
 	const warnings = listed.map(({list, answer, reason}) =>
 		warn(
 			`${source} is on ${list.zone} (${answer})${reason === null ? '' : `: ${reason}`}`,
 			`resolve the cause, then request removal: ${delistLink(list, source)}`,
 		),
 	);
-	const answered = responses.length - doubts.length;
-	if (answered > 0) {
+	const respondedCount = responses.length - inconclusive.length;
+	if (respondedCount > 0) {
 		return [
 			...warnings,
-			ok(`${source} is on ${listed.length} of ${answered} blocklists that responded${failureText}`),
+			ok(`${source} is on ${listed.length} of ${respondedCount} blocklists that responded${failureText}`),
 		];
 	}
 	const fix = 'set MAILCTL_DNS_SERVERS to your own resolver';

@@ -25,16 +25,17 @@ export function judgeCertificate(
 	if (from === null || until === null) {
 		return warn(`${name} has no certificate yet${why}`, problem === null ? 'wait a minute' : fix);
 	}
-	const [left, life] = [Date.parse(until) - now, Date.parse(until) - Date.parse(from)];
-	if (left <= 0) {
+	const remainingMs = Date.parse(until) - now;
+	const lifetimeMs = Date.parse(until) - Date.parse(from);
+	if (remainingMs <= 0) {
 		return fail(`the certificate of ${name} expired ${day(until)}${why}`, fix);
 	}
-	// A certificate that is valid only for days is due when a quarter of its lifetime is left.
-	if (left < Math.min(soonMs, life / 4)) {
+	// A certificate that is valid only for days is due when a quarter of its lifetime remains.
+	if (remainingMs < Math.min(soonMs, lifetimeMs / 4)) {
 		return (problem === null ? warn : fail)(`the certificate of ${name} expires ${day(until)}${why}`, fix);
 	}
-	const held = `${name} has a certificate valid until ${day(until)}`;
-	return problem === null ? ok(held) : warn(`${held}, but renewal failed${why}`, fix);
+	const detail = `${name} has a certificate valid until ${day(until)}`;
+	return problem === null ? ok(detail) : warn(`${detail}, but renewal failed${why}`, fix);
 }
 
 /** Checks every certificate that mailctl gets by ACME. */

@@ -149,38 +149,37 @@ type DoctorInput = {
  */
 function checksFor(input: DoctorInput): Check[] {
 	const {settings, resolver, clock} = input;
-	const here = [
+	const {store} = input.store;
+	const machineChecks = [
 		nodeCheck(),
 		diskCheck(settings.dataDir, () => settings.minFreeDisk),
 		openFilesCheck(settings.maxSessions),
 		firstKeysCheck(settings.dataDir, clock),
 		storeCheck(input.store),
-		...checkWal(input.store),
-		...checkDatabaseClock(input.store),
-		...(settings.acme && input.store.store ? [acmeCheck(input.store.store.reader, clock)] : []),
+		...(store?.wal ? [walCheck(store.wal)] : []),
+		...(store?.dialect.isShared ? [databaseClockCheck(store)] : []),
+		...(settings.acme && store ? [acmeCheck(store.reader, clock)] : []),
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
 		const inbound = settings.inboundListen === null ? [] : checkInbound(input);
-		return [...here, captureCheck, ...checkMailbox(input), ...inbound, ...certificateChecks(settings, clock)];
+		return [
+			...machineChecks,
+			captureCheck,
+			...checkMailbox(input),
+			...inbound,
+			...certificateChecks(settings, clock),
+		];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
-		...here,
+		...machineChecks,
 		clockCheck({clock, resolver, server: input.timeServer}),
 		resolverCheck(target, resolver),
-		...waysOut(input),
-		...waysBack(input),
+		...outboundChecks(input),
+		...bounceChecks(input),
 		...checkDomains(input),
 	];
-}
-
-function checkWal({store}: OpenedStore): Check[] {
-	return store?.wal ? [walCheck(store.wal)] : [];
-}
-
-function checkDatabaseClock({store}: OpenedStore): Check[] {
-	return store?.dialect.isShared ? [databaseClockCheck(store)] : [];
 }
 
 const captureCheck: Check = {
@@ -191,8 +190,9 @@ const captureCheck: Check = {
 	],
 };
 
-function waysOut(input: DoctorInput): Check[] {
-	const {settings, resolver} = input;
+function outboundChecks(input: DoctorInput): Check[] {
+	const {settings, resolver, clock} = input;
+	const {store} = input.store;
 	const ca = extraCa(settings);
 	const reach: SmtpReach = {
 		hostname: settings.hostname,
@@ -206,10 +206,16 @@ function waysOut(input: DoctorInput): Check[] {
 		userAgent: 'mailctl doctor',
 		limitMs: apiLimitMs,
 	});
-	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach, client), ...checkEvents(input)] : [];
-	const listed = blocklistCheck(input);
+	const relay =
+		settings.relays.length > 0
+			? [
+					relayCheck(settings.relays, reach, client),
+					...(store ? [smarthostEventsCheck(store.reader, clock)] : []),
+				]
+			: [];
+	const blocklists = blocklistCheck(input);
 	if (settings.delivery === 'relay') {
-		return [hostnameCheck(settings.hostname, null), ...relay, listed];
+		return [hostnameCheck(settings.hostname, null), ...relay, blocklists];
 	}
 	const addresses = ownAddresses(input);
 	return [
@@ -223,15 +229,11 @@ function waysOut(input: DoctorInput): Check[] {
 			sources: sourcesOf(settings),
 		}),
 		...relay,
-		listed,
+		blocklists,
 	];
 }
 
-function checkEvents({store: {store}, clock}: DoctorInput): Check[] {
-	return store === null ? [] : [smarthostEventsCheck(store.reader, clock)];
-}
-
-function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorInput): Check[] {
+function bounceChecks({settings, resolver, clock, store: {store}, ...input}: DoctorInput): Check[] {
 	const {inboundListen, returnPathDomain, hostname} = settings;
 	return [
 		returnPathCheck({
@@ -279,11 +281,13 @@ function sourcesOf({sourceAddresses, hostname}: Settings): OwnAddress[] {
 
 /** Returns the addresses that mail is sent from: those of the settings, otherwise the machine's public ones. */
 function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[] {
-	const set = sourcesOf(settings);
-	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
+	const configured = sourcesOf(settings);
+	return configured.length > 0
+		? configured
+		: interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-/** Finds the mail servers of a domain as a delivery does. Returns a text that says why if there are none. */
+/** Finds the mail servers of a domain as a delivery does. Returns the reason if it finds none. */
 export async function routesTo(
 	domain: string,
 	{settings, resolver, clock}: Pick<DoctorInput, 'settings' | 'resolver' | 'clock'>,
@@ -317,18 +321,16 @@ type BouncesInput = {
 	readonly resolver: Resolver;
 };
 
-/**
- * Checks whether a bounce would arrive: the MX of the return path's domain must be a listener that accepts our token.
- */
+/** Checks whether bounces would arrive: the MX of the return path must be a listener that accepts our token. */
 export function returnPathCheck(input: BouncesInput): Check {
 	return {
 		name: 'return-path',
 		why: 'Most bounces arrive hours later at the return path; if they are lost, dead addresses stay in use.',
-		run: async () => [...chosenDomain(input), await comeHome(input)],
+		run: async () => [...checkDomainSetting(input), await checkReturnPath(input)],
 	};
 }
 
-function chosenDomain({isReturnPathChosen, returnPathDomain}: BouncesInput): CheckResult[] {
+function checkDomainSetting({isReturnPathChosen, returnPathDomain}: BouncesInput): CheckResult[] {
 	return isReturnPathChosen
 		? []
 		: [
@@ -339,7 +341,7 @@ function chosenDomain({isReturnPathChosen, returnPathDomain}: BouncesInput): Che
 			];
 }
 
-async function comeHome(input: BouncesInput): Promise<CheckResult> {
+async function checkReturnPath(input: BouncesInput): Promise<CheckResult> {
 	const {returnPathDomain: domain, resolver, isListening, isPolling, hostname} = input;
 	const answer = await resolver.mx(domain, true);
 	if (answer.kind === 'failed') {
@@ -373,11 +375,11 @@ async function comeHome(input: BouncesInput): Promise<CheckResult> {
 	if (address === undefined) {
 		return fail(`${host}, the MX of ${domain}, has no address`, `publish ${host} A with this machine’s address`);
 	}
-	return await probe(`${host} [${address}]`, address, input);
+	return await offerBounce(`${host} [${address}]`, address, input);
 }
 
 /** Offers a bounce with a valid token, up to RCPT. */
-async function probe(
+async function offerBounce(
 	where: string,
 	address: string,
 	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
@@ -389,18 +391,18 @@ async function probe(
 		implicitTls: false,
 		dialogue: new Dialogue(() => performance.now()),
 	});
-	const broken = await connection.connected(connectMs);
+	const failure = await connection.connected(connectMs);
 	const refusal =
-		broken === null
+		failure === null
 			? await firstRefusal(connection, [`EHLO ${hostname}`, 'MAIL FROM:<>', `RCPT TO:<${recipient}>`])
-			: broken.lost;
+			: failure.lost;
 	void connection.quit(connectMs);
 	if (refusal === null) {
 		return ok(`${where} accepts bounces for ${returnPathDomain}`);
 	}
 	return fail(
 		`${where} does not accept a bounce: ${refusal}`,
-		broken === null
+		failure === null
 			? `point the MX of ${returnPathDomain} to this mailctl’s listener, and check that it is running`
 			: 'start the daemon, and open port 25 to MAILCTL_INBOUND_LISTEN in the firewall',
 	);

@@ -20,44 +20,37 @@ type DomainsInput = {
 export function domainsCheck({store: {reader}, names, openSources, clock}: DomainsInput): Check {
 	return {
 		name: 'domain',
-		why: 'Without them, receivers refuse a domain’s mail or file it as spam, and mail to it may be unencrypted.',
+		why: 'Without these records, receivers refuse a domain’s mail or treat it as spam; mail to it may be unencrypted.',
 		async run() {
 			const findings: CheckResult[] = [];
 			for (const workspace of await listWorkspaces(reader)) {
-				const all = await listDomains(reader, workspace.id);
-				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
+				const workspaceDomains = await listDomains(reader, workspace.id);
+				for (const domain of workspaceDomains.filter(({name}) => name !== sampleDomain)) {
 					const {records} = await queryDomainRecords(reader, domain, names, openSources, clock.now());
-					findings.push(
-						judged(
-							domain.name,
-							records,
-							`publish the records that mailctl domain show ${domain.name} lists`,
-						),
-					);
+					const fix = `publish the records that mailctl domain show ${domain.name} lists`;
+					findings.push(judgeRecords(domain.name, records, fix));
 				}
 			}
 			for (const host of new Set([names.returnPathDomain, ...(await listInboundDomains(reader))])) {
 				const records = await lookAtHost(reader, host, names, openSources, clock.now());
 				const command = host === names.returnPathDomain ? 'tls' : 'inbound show';
-				findings.push(
-					...(records.length === 0
-						? []
-						: [judged(host, records, `publish the records that mailctl ${command} lists`)]),
-				);
+				if (records.length > 0) {
+					findings.push(judgeRecords(host, records, `publish the records that mailctl ${command} lists`));
+				}
 			}
 			return findings;
 		},
 	};
 }
 
-function judged(name: string, records: readonly CheckedRecord[], fix: string): CheckResult {
-	const wrong = records.filter(({ok: good}) => !good);
-	const unknown = wrong.filter(({state}) => state === 'unknown');
-	const list = wrong.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');
-	if (wrong.length === 0) {
+function judgeRecords(name: string, records: readonly CheckedRecord[], fix: string): CheckResult {
+	const incorrect = records.filter(record => !record.ok);
+	const unknown = incorrect.filter(({state}) => state === 'unknown');
+	const list = incorrect.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');
+	if (incorrect.length === 0) {
 		return ok(`${name}: all ${records.length} records are correct`);
 	}
-	return wrong.some(({required}) => required) && unknown.length < wrong.length
+	return incorrect.some(({required}) => required) && unknown.length < incorrect.length
 		? fail(`${name}: ${list}`, `${fix}; if it is no longer used: mailctl domain remove ${name}`)
 		: warn(`${name}: ${list}`, fix);
 }

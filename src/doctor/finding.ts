@@ -34,7 +34,7 @@ export const ok = (detail: string): CheckResult => ({status: 'ok', detail, fix: 
 export const warn = (detail: string, fix: string): CheckResult => ({status: 'warn', detail, fix});
 export const fail = (detail: string, fix: string): CheckResult => ({status: 'fail', detail, fix});
 
-/** Runs checks in order and reports each finding at once; `began` receives the name of the check that starts. */
+/** Runs checks in order. Calls `began` with the name of each check that starts, and `found` with each finding. */
 export async function examine(
 	checks: readonly Check[],
 	{began, found}: {readonly began: (check: string) => void; readonly found: (finding: Finding) => void},
@@ -49,8 +49,8 @@ export async function examine(
 				'please report it',
 			),
 		]);
-		for (const one of results) {
-			const finding = {check: name, why, ...one};
+		for (const result of results) {
+			const finding = {check: name, why, ...result};
 			findings.push(finding);
 			found(finding);
 		}

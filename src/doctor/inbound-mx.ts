@@ -10,7 +10,7 @@ export async function inboundMx(
 	domain: string,
 	{host, bounceHost, returnPathDomain}: SendingNames,
 ): Promise<CheckResult> {
-	const [answer, ours] = await Promise.all([resolver.mx(domain, true), resolver.mx(returnPathDomain, true)]);
+	const [answer, bounceAnswer] = await Promise.all([resolver.mx(domain, true), resolver.mx(returnPathDomain, true)]);
 	const record = `publish ${domain} MX "10 ${bounceHost}."`;
 	if (answer.kind === 'failed') {
 		return warn(`unknown: DNS did not respond for the MX of ${domain} (${answer.code})`, 'check that DNS responds');
@@ -19,11 +19,12 @@ export async function inboundMx(
 		return fail(`${domain} has no MX: mail to it does not arrive here`, record);
 	}
 	const best = Math.min(...answer.records.map(({priority}) => priority));
-	const first = answer.records.filter(({priority}) => priority === best).map(one => one.exchange.toLowerCase());
-	const hosts = ours.kind === 'found' ? ours.records.map(({exchange}) => exchange.toLowerCase()) : [];
-	return first.every(exchange => [host, bounceHost, ...hosts].includes(exchange))
-		? ok(`mail to ${domain} arrives here (MX ${first.join(', ')})`)
-		: fail(`mail to ${domain} goes to ${first.join(', ')}, not here`, record);
+	const hosts = answer.records.filter(({priority}) => priority === best).map(mx => mx.exchange.toLowerCase());
+	const bounceHosts =
+		bounceAnswer.kind === 'found' ? bounceAnswer.records.map(({exchange}) => exchange.toLowerCase()) : [];
+	return hosts.every(exchange => [host, bounceHost, ...bounceHosts].includes(exchange))
+		? ok(`mail to ${domain} arrives here (MX ${hosts.join(', ')})`)
+		: fail(`mail to ${domain} goes to ${hosts.join(', ')}, not here`, record);
 }
 
 /** Checks the domains at which workspaces receive mail. */
@@ -38,9 +39,8 @@ export function inboundMxCheck(
 		why: 'Mail to the addresses of mailctl inbound arrives only if an MX record points to the listener.',
 		async run() {
 			const domains = await listInboundDomains(reader);
-			const off = 'no listener receives the mail of mailctl inbound';
 			return domains.length > 0 && !isListening
-				? [fail(off, 'set MAILCTL_INBOUND_LISTEN')]
+				? [fail('no listener receives the mail of mailctl inbound', 'set MAILCTL_INBOUND_LISTEN')]
 				: await Promise.all(domains.map(domain => inboundMx(resolver, domain, names)));
 		},
 	};

@@ -6,6 +6,7 @@ import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
+import {dayMs} from '../kit/time.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {DaemonFile} from '../store/data-folder/daemon-file.ts';
 import {firstKeysFile, freeBytes, openDataDir} from '../store/data-folder/data-dir.ts';
@@ -14,10 +15,10 @@ import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
-const oldestNode = [20, 19] as const;
+const minNode = [20, 19] as const;
 const megabyte = 1024 * 1024;
 /** Free space below this multiple of MAILCTL_MIN_FREE_DISK is a warning. */
-const scarce = 4;
+const warningFactor = 4;
 /** Connections in addition to the SMTP sessions: HTTP clients, webhooks, store, DNS. */
 const otherFiles = 512;
 
@@ -28,7 +29,7 @@ export function nodeCheck(version = process.versions.node): Check {
 		why: 'mailctl is tested on Node 20.19 and later; older versions lack features that it uses.',
 		async run() {
 			const [major = 0, minor = 0] = version.split('.').map(Number);
-			const isTooOld = major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1]);
+			const isTooOld = major < minNode[0] || (major === minNode[0] && minor < minNode[1]);
 			return [isTooOld ? fail(`Node ${version}`, 'install Node 20.19 or later') : ok(`Node ${version}`)];
 		},
 	};
@@ -49,12 +50,12 @@ export function diskCheck(dataDir: string, readMinFree: () => number): Check {
 			const megabytes = Math.floor(free / megabyte).toLocaleString('en');
 			const detail = `${megabytes} MB are free at ${folder}`;
 			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
-			return [free < min ? fail(detail, fix) : free < min * scarce ? warn(detail, fix) : ok(detail)];
+			return [free < min ? fail(detail, fix) : free < min * warningFactor ? warn(detail, fix) : ok(detail)];
 		},
 	};
 }
 
-/** The daemon itself has about 50 files open; below this limit it soon has none left for clients and sessions. */
+/** The daemon itself has about 50 files open; below this limit, few remain for clients and sessions. */
 export const minOpenFiles = 128;
 
 /** Returns how many files, including sockets, this process may open, or `null` if the system does not report it. */
@@ -86,8 +87,6 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 	};
 }
 
-const dayMs = 24 * 3_600_000;
-
 /** Checks that the file with the keys of the first start is removed within a day. */
 export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 	return {
@@ -103,7 +102,7 @@ export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 	};
 }
 
-const answerMs = 5000;
+const responseLimitMs = 5000;
 
 /** Checks that the daemon of this folder is ready, if one is running. */
 export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
@@ -114,22 +113,22 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 			if (daemon === null) {
 				return [ok('no daemon is running on this data folder; mailctl serve starts one')];
 			}
-			const who = `process ${daemon.pid}, version ${daemon.version}`;
+			const description = `process ${daemon.pid}, version ${daemon.version}`;
 			if (daemon.version !== version) {
-				return [fail(`${who}, and this is ${version}`, 'restart the daemon')];
+				return [fail(`${description}, and this is ${version}`, 'restart the daemon')];
 			}
 			if (daemon.http === null) {
-				return [ok(`${who}, without HTTP`)];
+				return [ok(`${description}, without HTTP`)];
 			}
-			const status = await fetch(`${daemon.http}/readyz`, {signal: AbortSignal.timeout(answerMs)}).then(
+			const status = await fetch(`${daemon.http}/readyz`, {signal: AbortSignal.timeout(responseLimitMs)}).then(
 				response => response.status,
 				() => null,
 			);
 			return [
 				status === 200
-					? ok(`${who}, ready at ${daemon.http}`)
+					? ok(`${description}, ready at ${daemon.http}`)
 					: fail(
-							`${who} is not ready (${status ?? 'no response'} from ${daemon.http}/readyz)`,
+							`${description} is not ready (${status ?? 'no response'} from ${daemon.http}/readyz)`,
 							'read its log',
 						),
 			];
@@ -137,10 +136,11 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 	};
 }
 
-const keepTime = 'set the clock and keep it synchronized: install chrony or enable systemd-timesyncd';
-const answerLimitMs = 5000;
-const noticeableMs = 5000;
-const tooMuchMs = 60_000;
+const clockFix = 'set the clock and keep it synchronized: install chrony or enable systemd-timesyncd';
+const replyLimitMs = 5000;
+/** A clock that is off by more than this causes a warning, or a failure. */
+const warningMs = 5000;
+const failureMs = 60_000;
 /** Seconds from 1900, the epoch of NTP, to 1970. */
 const epochOffset = 2_208_988_800;
 
@@ -157,10 +157,10 @@ export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: R
 				return [warn(`unknown: ${skew}`, 'make sure that the clock is synchronized, for example by chrony')];
 			}
 			const detail = `${(Math.abs(skew) / 1000).toFixed(1)} s ${skew < 0 ? 'behind' : 'ahead of'} ${server.host}`;
-			const off = Math.abs(skew);
-			return [
-				off > tooMuchMs ? fail(detail, keepTime) : off > noticeableMs ? warn(detail, keepTime) : ok(detail),
-			];
+			if (Math.abs(skew) > failureMs) {
+				return [fail(detail, clockFix)];
+			}
+			return [Math.abs(skew) > warningMs ? warn(detail, clockFix) : ok(detail)];
 		},
 	};
 }
@@ -173,12 +173,12 @@ export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
 		async run() {
 			const ahead = skew();
 			const detail = `the machine is ${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead < 0 ? 'behind' : 'ahead of'} PostgreSQL`;
-			return [Math.abs(ahead) > noticeableSkewMs ? warn(detail, keepTime) : ok(detail)];
+			return [Math.abs(ahead) > noticeableSkewMs ? warn(detail, clockFix) : ok(detail)];
 		},
 	};
 }
 
-/** Returns how many milliseconds this machine's clock is ahead, or a text that says why that is unknown. */
+/** Returns how many milliseconds this machine's clock is ahead, or the reason why that is unknown. */
 async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeServer): Promise<number | string> {
 	const lookup = isIP(host) === 0 ? await resolver.a(host) : {kind: 'found' as const, records: [host]};
 	const [address] = lookup.kind === 'found' ? lookup.records : [];
@@ -186,19 +186,19 @@ async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeSer
 		return `the time server ${host} was not found in DNS`;
 	}
 	const sentAt = clock.now();
-	const reply = await ask(address, port);
+	const reply = await queryTime(address, port);
 	if (reply === null) {
 		return `the time server ${host} did not respond`;
 	}
-	const answered = clock.now();
+	const receivedAt = clock.now();
 	// Assumes that the server sent its reply midway through our wait, which is exact enough to judge seconds.
-	return (sentAt + answered) / 2 - transmitTime(reply);
+	return (sentAt + receivedAt) / 2 - transmitTime(reply);
 }
 
-function ask(address: string, port: number): Promise<Buffer | null> {
+function queryTime(address: string, port: number): Promise<Buffer | null> {
 	return new Promise(resolve => {
 		const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
-		const timer = setTimeout(() => end(null), answerLimitMs);
+		const timer = setTimeout(() => end(null), replyLimitMs);
 		const end = (reply: Buffer | null) => {
 			clearTimeout(timer);
 			socket.close();
@@ -219,10 +219,10 @@ function transmitTime(packet: Buffer): number {
 /** The store, if it exists and has this version's schema. A missing one is not created. */
 export type OpenedStore = {readonly store: Store | null; readonly findings: readonly CheckResult[]};
 
-const why = 'The store holds every accepted message; the daemon does not start if it cannot trust its store.';
+const storeWhy = 'The store holds every accepted message; the daemon does not start if it cannot trust its store.';
 
 export function storeCheck({findings}: OpenedStore): Check {
-	return {name: 'store', why, run: async () => [...findings]};
+	return {name: 'store', why: storeWhy, run: async () => [...findings]};
 }
 
 /** Checks whether a long read keeps SQLite's write-ahead log from being emptied. */
@@ -254,7 +254,7 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 		try {
 			openDataDir({dataDir});
 		} catch (error) {
-			return {store: null, findings: problems(error)};
+			return {store: null, findings: toResults(error)};
 		}
 		if (!existsSync(file)) {
 			return {store: null, findings: [ok(`${file} does not exist yet; the first start creates it`)]};
@@ -262,17 +262,15 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	}
 	const where = databaseUrl === null ? file : 'the PostgreSQL database of MAILCTL_DATABASE_URL';
 	try {
-		return await judged(
-			await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}),
-			where,
-		);
+		const store = await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true});
+		return await judgeStore(store, where);
 	} catch (error) {
 		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or fix the URL';
 		return {store: null, findings: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
 	}
 }
 
-async function judged(store: Store, where: string): Promise<OpenedStore> {
+async function judgeStore(store: Store, where: string): Promise<OpenedStore> {
 	const state = await schemaState(store.database);
 	if (state === 'current') {
 		return {store, findings: [ok(`${where} is up to date`)]};
@@ -299,12 +297,12 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 }
 
 /** Splits each problem of a ConfigError, which has the form `problem: fix`. */
-function problems(error: unknown): CheckResult[] {
+function toResults(error: unknown): CheckResult[] {
 	if (!(error instanceof ConfigError)) {
 		throw error;
 	}
 	return error.problems.map(problem => {
-		const at = problem.lastIndexOf(': ');
-		return fail(problem.slice(0, at), problem.slice(at + 2));
+		const colon = problem.lastIndexOf(': ');
+		return fail(problem.slice(0, colon), problem.slice(colon + 2));
 	});
 }

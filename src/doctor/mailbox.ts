@@ -19,13 +19,11 @@ type MailboxCheckOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 	/** Reads what the daemon noted about the mailbox, if anything. */
 	readonly readNote: (name: string) => Promise<MailboxNote | undefined>;
-	/** Half a minute by default. */
+	/** The limit of each IMAP step; 30 seconds by default. */
 	readonly waitLimitMs?: number;
 };
 
-/**
- * Checks whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be read, and whether messages in it were skipped recently.
- */
+/** Checks whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be read, and whether messages were skipped recently. */
 export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOptions): Check {
 	const name = nameOfMailbox(mailbox);
 	return {
@@ -36,9 +34,9 @@ export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOption
 			try {
 				const summary =
 					mailbox.kind === 'imap'
-						? await lookInto(mailbox, note?.position ?? null, options)
-						: await lookAt(mailbox.path);
-				return [ok(`${name} can be read: ${summary}`), ...skippedLately(name, note, options.clock.now())];
+						? await probeImap(mailbox, note?.position ?? null, options)
+						: await probeMaildir(mailbox.path);
+				return [ok(`${name} can be read: ${summary}`), ...recentlySkipped(name, note, options.clock.now())];
 			} catch (error) {
 				const {reason, fix} = mailboxProblem(error, mailbox);
 				return [fail(reason, fix)];
@@ -47,31 +45,31 @@ export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOption
 	};
 }
 
-/** How long a skipped message is worth a warning. */
-const skipNewsMs = 7 * dayMs;
+/** For how long a skipped message causes a warning. */
+const skipWarningMs = 7 * dayMs;
 
-function skippedLately(name: string, note: MailboxNote | undefined, now: number): CheckResult[] {
-	const {skipped = 0, skipped_at: at = null, skip_reason: reason} = note ?? {};
-	if (at === null || now - Date.parse(at) > skipNewsMs) {
+function recentlySkipped(name: string, note: MailboxNote | undefined, now: number): CheckResult[] {
+	const {skipped = 0, skipped_at: skippedAt = null, skip_reason: reason} = note ?? {};
+	if (skippedAt === null || now - Date.parse(skippedAt) > skipWarningMs) {
 		return [];
 	}
 	const messages = skipped === 1 ? '1 message was' : `${skipped} messages were`;
 	return [
 		warn(
-			`${messages} skipped in ${name}, the last one ${at.slice(0, 16)} UTC: ${reason}`,
+			`${messages} skipped in ${name}, the last one ${skippedAt.slice(0, 16)} UTC: ${reason}`,
 			'check the mail server’s log; a copy saved from a mail client can be read with mailctl bounce ingest',
 		),
 	];
 }
 
-async function lookInto(
+async function probeImap(
 	mailbox: Extract<BounceMailbox, {kind: 'imap'}>,
 	position: string | null,
 	{ca, waitLimitMs = imapMs}: MailboxCheckOptions,
 ): Promise<string> {
-	const giveUp = new AbortController();
-	const client = await withinLimit(waitLimitMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
-		giveUp.abort();
+	const controller = new AbortController();
+	const client = await withinLimit(waitLimitMs, () => openFolder(mailbox, ca, controller.signal)).catch(error => {
+		controller.abort();
 		throw error;
 	});
 	const messageCount = client.mailbox === false ? 0 : client.mailbox.exists;
@@ -90,7 +88,7 @@ async function lookInto(
 	return `${messageCount} ${messageCount === 1 ? 'message' : 'messages'}, ${idle}`;
 }
 
-async function lookAt(folder: string): Promise<string> {
+async function probeMaildir(folder: string): Promise<string> {
 	if (!(await isMaildir(folder))) {
 		throw new Error('it has no folders new and cur');
 	}

@@ -23,7 +23,7 @@ import {listSmarthosts, type Smarthost} from '../resources/smarthosts/store.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
-const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+const normalize = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
 /** Returns the IPv4 and IPv6 addresses of a name. */
 export async function findAddresses(resolver: Resolver, name: string): Promise<string[]> {
@@ -74,7 +74,7 @@ export function reverseDnsCheck(addresses: readonly OwnAddress[], resolver: Reso
 				const fix = 'set MAILCTL_SOURCE_ADDRESSES, or run this on the machine that sends';
 				return [warn('the public address of this machine is unknown', fix)];
 			}
-			return await Promise.all(addresses.map(one => reverseDns(one, resolver)));
+			return await Promise.all(addresses.map(address => reverseDns(address, resolver)));
 		},
 	};
 }
@@ -85,7 +85,7 @@ async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): 
 	if (answer.kind === 'failed') {
 		return warn(`the name of ${address} could not be looked up (${answer.code})`, 'try again');
 	}
-	const names = recordsOf(answer).map(bare);
+	const names = recordsOf(answer).map(normalize);
 	if (names.length === 0) {
 		return fail(`${address} has no name (PTR)`, fix);
 	}
@@ -94,12 +94,12 @@ async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): 
 	);
 	const confirmed = forward.filter(name => name !== null);
 	if (confirmed.length === 0) {
-		return fail(`${address} is called ${names.join(', ')}, which does not resolve back to it`, fix);
+		return fail(`${address} has the name ${names.join(', ')}, which does not resolve back to it`, fix);
 	}
 	return confirmed.includes(hostname)
 		? ok(`${address} is ${hostname}, both ways`)
 		: warn(
-				`${address} is ${confirmed.join(', ')}, EHLO says ${hostname}`,
+				`${address} is ${confirmed.join(', ')}, but the EHLO name is ${hostname}`,
 				`${fix}, or set MAILCTL_HOSTNAME to its name`,
 			);
 }
@@ -153,7 +153,6 @@ export function resolverCheck(domain: string, resolver: Resolver): Check {
 	};
 }
 
-const day = 86_400_000;
 const soonDays = 14;
 
 /** A listener with a certificate to check. */
@@ -195,7 +194,7 @@ export function inboundCertificateCheck(certificate: Certificate): Check {
 	return certificateCheck(inbound, certificate);
 }
 
-/** Checks the same of the submission listener's certificate. */
+/** Checks the same for the submission listener's certificate. */
 export function submissionCertificateCheck(certificate: Certificate): Check {
 	return certificateCheck(submission, certificate);
 }
@@ -245,7 +244,7 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 			} catch (error) {
 				return [fail((error as Error).message, `fix ${listener.settings}`)];
 			}
-			const days = Math.floor((Date.parse(certificate.validTo) - clock.now()) / day);
+			const days = Math.floor((Date.parse(certificate.validTo) - clock.now()) / dayMs);
 			const detail = `${certFile} is valid until ${certificate.validTo}`;
 			if (days < 0) {
 				return [fail(`${certFile} expired on ${certificate.validTo}`, 'renew it and send the daemon SIGHUP')];
@@ -259,7 +258,7 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 }
 
 /** Time limits of a check, shorter than those of a delivery. */
-const waits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'quit'> = {
+const timeLimits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'quit'> = {
 	connect: 10_000,
 	greeting: 30_000,
 	ehlo: 30_000,
@@ -278,9 +277,9 @@ async function greet(
 	route: Host,
 	source: OwnAddress | undefined,
 	{hostname, timeouts, secureContexts}: SmtpReach,
-): Promise<{readonly said: string} | Stop> {
+): Promise<{readonly greeting: string} | Stop> {
 	const session = await openSession(route, {
-		timeouts: {...timeouts, ...waits},
+		timeouts: {...timeouts, ...timeLimits},
 		hostname: source?.hostname ?? hostname,
 		localAddress: source?.address,
 		secureContexts,
@@ -295,11 +294,11 @@ async function greet(
 		return session;
 	}
 	const tls = tlsText(route, session.connection.tls()) ?? 'no TLS';
-	await session.connection.quit(waits.quit);
-	return {said: `${route.name} [${route.address}], ${tls}`};
+	await session.connection.quit(timeLimits.quit);
+	return {greeting: `${route.name} [${route.address}], ${tls}`};
 }
 
-const wordsOf = (stop: Stop): string =>
+const stopText = (stop: Stop): string =>
 	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.replaceAll(/\s+/g, ' ')}` : stop.text;
 
 type EgressInput = SmtpReach & {
@@ -317,7 +316,9 @@ export function egressCheck(input: EgressInput): Check {
 		name: 'egress',
 		why: 'Direct delivery needs outgoing port 25, which many hosting providers block by default.',
 		run: async () =>
-			await Promise.all(sources.length === 0 ? [reach(undefined, input)] : sources.map(one => reach(one, input))),
+			await Promise.all(
+				sources.length === 0 ? [reach(undefined, input)] : sources.map(source => reach(source, input)),
+			),
 	};
 }
 
@@ -336,12 +337,12 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 			failures.push(`${target} has no address of this family`);
 			continue;
 		}
-		const greeted = await greet(route, source, input);
-		if ('said' in greeted) {
-			return ok(`a session${from} with ${greeted.said}`);
+		const result = await greet(route, source, input);
+		if ('greeting' in result) {
+			return ok(`a session${from} with ${result.greeting}`);
 		}
-		isRefused ||= greeted.by === 'reply';
-		failures.push(`${route.name} [${route.address}]: ${wordsOf(greeted)}`);
+		isRefused ||= result.by === 'reply';
+		failures.push(`${route.name} [${route.address}]: ${stopText(result)}`);
 	}
 	const detail = `no mail server accepts a session${from}: ${failures.join('; ')}`;
 	return isRefused
@@ -364,7 +365,9 @@ export function relayCheck(
 		why: 'Mail for a relay waits while the relay cannot be reached or refuses the login.',
 		run: async () =>
 			await Promise.all(
-				relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp))),
+				relays.map(relay =>
+					relay.api ? reachApi(relay.host, relay.api, client) : logIn(relay, reach, lookUp),
+				),
 			),
 	};
 }
@@ -388,7 +391,7 @@ export function smarthostEventsCheck(reader: Knex, clock: Pick<Clock, 'now'>): C
 							'mailctl smarthost add PROVIDER; `generic` is for your own server',
 						),
 					]
-				: smarthosts.map(one => eventsFound(one, clock.now()));
+				: smarthosts.map(smarthost => judgeEvents(smarthost, clock.now()));
 		},
 	};
 }
@@ -403,14 +406,14 @@ export function isSilent(
 
 /** Describes the silence of a provider and how to fix it. */
 export function describeSilence({id, provider, unreported_since: since, last_event_at: last}: Smarthost) {
-	const before = last === null ? 'it has never posted one' : `its last event was at ${last.slice(0, 16)} UTC`;
+	const lastEvent = last === null ? 'it has never posted one' : `its last event was at ${last.slice(0, 16)} UTC`;
 	return {
-		detail: `${provider} posted no event about messages sent since ${since?.slice(0, 16)} UTC; ${before}`,
+		detail: `${provider} posted no event about messages sent since ${since?.slice(0, 16)} UTC; ${lastEvent}`,
 		fix: `check the webhook settings at ${provider}; mailctl smarthost show ${id}`,
 	};
 }
 
-function eventsFound(smarthost: Smarthost, now: number): CheckResult {
+function judgeEvents(smarthost: Smarthost, now: number): CheckResult {
 	const {provider, last_event_at: last} = smarthost;
 	if (isSilent(smarthost, now)) {
 		const {detail, fix} = describeSilence(smarthost);
@@ -419,7 +422,7 @@ function eventsFound(smarthost: Smarthost, now: number): CheckResult {
 	return ok(last === null ? `${provider}: no event yet` : `${provider}: last event ${last.slice(0, 16)} UTC`);
 }
 
-/** Only checks that the host responds: what a key may do differs, so no request would prove that it is accepted. */
+/** Only checks that the host responds: permissions of keys differ, so no request would prove that a key is accepted. */
 async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<CheckResult> {
 	try {
 		const {status} = await client.ask(api, new URL(`https://${host}/`));
@@ -440,15 +443,15 @@ async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Ch
 		return fail(`the relay ${host} was not found in DNS`, 'fix the host in MAILCTL_RELAY_URL');
 	}
 	const login = user === null || password === null ? null : {user, password};
-	const greeted = await greet({name: host, address, port, tls, implicitTls: secure, login}, undefined, reach);
-	if ('said' in greeted) {
-		return ok(`${greeted.said}${login === null ? '' : ', logged in'}`);
+	const result = await greet({name: host, address, port, tls, implicitTls: secure, login}, undefined, reach);
+	if ('greeting' in result) {
+		return ok(`${result.greeting}${login === null ? '' : ', logged in'}`);
 	}
-	const where = `${host}:${port}: ${wordsOf(greeted)}`;
-	if (greeted.by === 'reply' || greeted.by === 'login') {
-		return fail(where, relayAdvice(wordsOf(greeted)));
+	const detail = `${host}:${port}: ${stopText(result)}`;
+	if (result.by === 'reply' || result.by === 'login') {
+		return fail(detail, relayAdvice(stopText(result)));
 	}
-	return greeted.by === 'tls'
-		? fail(where, 'add its CA with MAILCTL_CA_FILE, or set the required TLS with ?tls= in MAILCTL_RELAY_URL')
-		: fail(where, 'check the host and port in MAILCTL_RELAY_URL, and the firewall');
+	return result.by === 'tls'
+		? fail(detail, 'add its CA with MAILCTL_CA_FILE, or set the required TLS with ?tls= in MAILCTL_RELAY_URL')
+		: fail(detail, 'check the host and port in MAILCTL_RELAY_URL, and the firewall');
 }

@@ -2,7 +2,7 @@ import {withoutAdvice} from '../mail/outcome.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import {type Check, type CheckResult, fail, ok, warn} from './finding.ts';
 
-const answerMs = 10_000;
+const responseLimitMs = 10_000;
 
 type Get = (url: string) => Promise<{readonly status: number; readonly headers: Headers}>;
 
@@ -10,7 +10,7 @@ type Get = (url: string) => Promise<{readonly status: number; readonly headers: 
 export function publicUrlCheck({
 	publicUrl,
 	isRunning,
-	get = url => fetch(url, {redirect: 'manual', signal: AbortSignal.timeout(answerMs)}),
+	get = url => fetch(url, {redirect: 'manual', signal: AbortSignal.timeout(responseLimitMs)}),
 }: {
 	readonly publicUrl: string;
 	/** Whether a daemon is running, which should respond there. */
@@ -49,9 +49,7 @@ export function publicUrlCheck({
 	};
 }
 
-/**
- * Requests the page that links point to, not `/healthz`: a proxy may pass only the paths of links and the API.
- */
+/** Requests the page that links point to, not `/healthz`: a proxy may pass only the paths of links and the API. */
 async function checkResponse(publicUrl: string, get: Get): Promise<CheckResult> {
 	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
 	try {

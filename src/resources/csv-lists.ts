@@ -28,28 +28,28 @@ export const csvColumns = {
 	audit: ['id', 'at', 'workspace', 'actor', 'from', 'action', 'target', 'detail'],
 } as const;
 
-type Part = {readonly after: string | null; readonly limit: number};
-type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
+type PageRequest = {readonly after: string | null; readonly limit: number};
+type ReadPage<Row> = (request: PageRequest) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
 
-const rowsAtOnce = 100;
+const rowsPerPage = 100;
 
 /** Yields a list page by page, up to `max` rows. */
 export async function* readPages<Row>(
-	scan: Scan<Row>,
+	readPage: ReadPage<Row>,
 	{
 		after = null,
 		max = Number.POSITIVE_INFINITY,
 	}: {readonly after?: string | null; readonly max?: number | undefined} = {},
 ): AsyncGenerator<readonly Row[]> {
-	let left = max;
-	for (let from: string | null | undefined = after; from !== undefined && left > 0; ) {
-		const {rows, next}: Awaited<ReturnType<Scan<Row>>> = await scan({
-			after: from,
-			limit: Math.min(left, rowsAtOnce),
+	let remaining = max;
+	for (let cursor: string | null | undefined = after; cursor !== undefined && remaining > 0; ) {
+		const {rows, next}: Awaited<ReturnType<ReadPage<Row>>> = await readPage({
+			after: cursor,
+			limit: Math.min(remaining, rowsPerPage),
 		});
 		yield rows;
-		left -= rows.length;
-		from = next ?? undefined;
+		remaining -= rows.length;
+		cursor = next ?? undefined;
 	}
 }
 
@@ -62,10 +62,10 @@ export async function* streamCsv<Row>(
 	pages: AsyncIterable<readonly Row[]>,
 	view: (row: Row) => object,
 ): AsyncGenerator<string> {
-	const lineOf = (row: Row) => csvLine(columns.map(name => toCell((view(row) as Record<string, unknown>)[name])));
+	const toLine = (row: Row) => csvLine(columns.map(name => toCell((view(row) as Record<string, unknown>)[name])));
 	let header = csvLine(columns);
 	for await (const rows of pages) {
-		yield header + rows.map(lineOf).join('');
+		yield header + rows.map(toLine).join('');
 		header = '';
 	}
 }
@@ -88,9 +88,9 @@ export async function csvFile(text: AsyncGenerator<string>): Promise<Readable> {
 
 async function* streamBytes(first: string, rest: AsyncIterable<string>): AsyncGenerator<Buffer> {
 	yield Buffer.from(first);
-	for await (const part of rest) {
-		if (part !== '') {
-			yield Buffer.from(part);
+	for await (const chunk of rest) {
+		if (chunk !== '') {
+			yield Buffer.from(chunk);
 		}
 	}
 }

@@ -5,19 +5,19 @@ import {durationText, parseDuration} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {type FormatName, formats} from './formats.ts';
 
-/** What people need to know of a field beyond its schema. */
+/** What people need to know about a field beyond its schema. */
 type Annotation = {
-	/** The name that people see, a noun phrase. Without it, the name follows from that of the property. */
+	/** The name that people see, a noun phrase. By default, it is derived from the name of the property. */
 	readonly label?: string;
 	/** The help text, in whole sentences. It becomes the description of the schema, so that the API has it too. */
 	readonly description?: string;
 	/** The help text for people, where the description is about JSON. */
 	readonly help?: string;
-	/** The option of the command line, if it does not follow from the name of the property: `pool <name>`. */
+	/** The command-line option, if it cannot be derived from the name of the property: `pool <name>`. */
 	readonly option?: string;
 	/** The unit of an integer that people write with a suffix, such as `36h` or `10MiB`. */
 	readonly unit?: 'seconds' | 'octets';
-	/** What applies while the field is `null` or absent. `default` on the command line clears a field that may be `null`. */
+	/** What applies while the field is `null` or absent. On the command line, `default` clears a nullable field. */
 	readonly default?: string;
 	/** What each of the choices means, as a clause. */
 	readonly meanings?: Readonly<Record<string, string>>;
@@ -39,8 +39,8 @@ const annotated = Symbol('annotation');
 
 /**
  * Defines a field of an operation's input. The options of a command, the inputs of a form and the fields of a document
- * for `mailctl apply` follow from it. This file knows how a field is written as a text. It never draws anything, which
- * is up to the command line (src/cli/field-options.ts) and the dashboard (src/dashboard/operation-form.ts).
+ * for `mailctl apply` are derived from it. This file converts values from and to text, but displays nothing: that is up
+ * to the command line (src/cli/field-options.ts) and the dashboard (src/dashboard/operation-form.ts).
  */
 export function field<Schema extends TSchema>(schema: Schema, {description, ...annotation}: Annotation): Schema {
 	const copy = {...schema, ...(description && {description}), [annotated]: annotation};
@@ -68,7 +68,7 @@ type Keywords = {
 	readonly [annotated]?: Omit<Annotation, 'description'>;
 };
 
-/** A field as the faces read it. */
+/** A field as the interfaces read it. */
 export type Field = Omit<Annotation, 'label' | 'description' | 'help'> & {
 	/** The path of the property: `branding.accent`. */
 	readonly name: string;
@@ -88,13 +88,13 @@ export type Field = Omit<Annotation, 'label' | 'description' | 'help'> & {
 /** Returns the fields of an input, with those of nested objects, in the order of the schema. */
 export function listFields(input: TSchema, path = ''): Field[] {
 	const {properties = {}, required = []} = input as Partial<TObject>;
-	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, whole]) => {
+	return Object.entries(properties as Readonly<Record<string, Keywords>>).flatMap(([property, keywords]) => {
 		const name = `${path}${property}`;
-		if (whole.properties) {
-			return listFields(whole as TSchema, `${name}.`);
+		if (keywords.properties) {
+			return listFields(keywords as TSchema, `${name}.`);
 		}
-		const {label = toLabel(property), help = whole.description ?? '', ...annotation} = whole[annotated] ?? {};
-		const present = whole.anyOf?.find(({type}) => type !== 'null') ?? whole;
+		const {label = toLabel(property), help = keywords.description ?? '', ...annotation} = keywords[annotated] ?? {};
+		const present = keywords.anyOf?.find(({type}) => type !== 'null') ?? keywords;
 		const schema = present.items ?? present;
 		return {
 			...annotation,
@@ -106,7 +106,7 @@ export function listFields(input: TSchema, path = ''): Field[] {
 			minItems: present.minItems ?? 0,
 			maxItems: present.maxItems ?? Number.MAX_SAFE_INTEGER,
 			isRequired: (required as readonly string[]).includes(property),
-			isNullable: whole.anyOf !== undefined,
+			isNullable: keywords.anyOf !== undefined,
 			schema,
 		};
 	});
@@ -134,7 +134,7 @@ function toKind({type, enum: words, format}: Keywords, {unit}: Pick<Annotation, 
 	}
 }
 
-/** A value, or a clause that says what is wrong with the text: `must be …`. */
+/** A value, or the problem with the text as a clause: `must be …`. */
 type Parsed = {readonly ok: true; readonly value: unknown} | {readonly ok: false; readonly problem: string};
 
 const parseSize = sizeParser();
@@ -192,7 +192,7 @@ export function fieldText({kind}: Pick<Field, 'kind'>, value: unknown): string {
 		return '';
 	}
 	if (Array.isArray(value)) {
-		return value.map(one => fieldText({kind}, one)).join(', ');
+		return value.map(item => fieldText({kind}, item)).join(', ');
 	}
 	switch (kind) {
 		case 'duration':

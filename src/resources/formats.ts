@@ -15,7 +15,7 @@ import {askedTerms, maxQueryTerms} from '../mail/terms.ts';
 import {maxOverlap} from '../mail/webhook.ts';
 import {maxDays} from './messages/stats.ts';
 
-/** Returns what a valid text looks like, as a clause (`must …`), or `null` if the text is valid. */
+/** Returns what is required of a text, as a clause (`must …`), or `null` if the text is valid. */
 type Format = (text: string) => string | null;
 
 const maxSubjectLength = 1000;
@@ -129,7 +129,7 @@ export const formats = {
 			? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
 			: null,
 	'event-types': text =>
-		text.split(',', eventTypes.length + 1).every(one => (eventTypes as readonly string[]).includes(one))
+		text.split(',', eventTypes.length + 1).every(type => (eventTypes as readonly string[]).includes(type))
 			? null
 			: `must be a comma-separated list of event types: ${eventTypes.join(', ')}`,
 	'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
@@ -164,7 +164,7 @@ export function decodeBase64(text: string): Buffer | null {
 	return bytes.toString('base64') === text ? bytes : null;
 }
 
-/** Returns what is wrong with a base64 file of at most `most` bytes, or `null` if it is valid. */
+/** Returns the problem with a base64 file of at most `max` bytes, or `null` if it is valid. */
 export function base64Problem(text: string, max: number): string | null {
 	return text.length <= Math.ceil(max / 3) * 4 && (decodeBase64(text)?.length ?? max + 1) <= max
 		? null

@@ -81,7 +81,7 @@ type Entry = Omit<Act, 'action' | 'workspaceId' | 'at'> & Partial<Pick<Act, 'act
 /** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
-	/** Returns one entry, or one for each thing that was changed. Without any, nothing was changed. */
+	/** Returns one entry, or one for each object that was changed. No entry means that nothing was changed. */
 	readonly entry: (result: Result, input: Input) => Entry | readonly Entry[];
 	/** `false` if no process caches what it changes. By default all processes refresh their caches. */
 	readonly refreshes?: false;
@@ -111,9 +111,9 @@ type LongOperation<
 > = Head<Input> & Long<InputOf<Input> & Extra, Result, Workspace>;
 
 /**
- * An action that people and programs can perform on an object. `src/resources` defines each one once, with its input, its
- * permissions and its audit entry, so that the API, the CLI, the dashboard and `mailctl apply` all behave alike. The
- * operations rely on `src/store` for their data. They never authenticate anyone: the interfaces do that first.
+ * An action that people and programs can perform on an object. `src/resources` defines each one once, with its input,
+ * its permissions and its audit entry, so that the API, the CLI, the dashboard and `mailctl apply` all behave alike.
+ * The operations rely on `src/store` for their data. They never authenticate anyone: the interfaces do that first.
  *
  * `Extra` is what an interface adds to the input: what has to be ready before the transaction begins, such as keys that
  * take long to generate, and what no caller of the API may choose.
@@ -184,7 +184,7 @@ type RefusalTexts = {
 
 /**
  * The reason why an operation changed nothing. The API responds with the code and its status, and a command exits with
- * 65. A form is shown again with status 422, or 404 or 403 if the object is missing or belongs to others.
+ * 65. The dashboard shows the form again with status 422, or a page with 404 or 403.
  */
 export class Refused extends Error {
 	readonly code:
@@ -212,12 +212,12 @@ export class Refused extends Error {
 
 /** Throws `Refused` because an object does not exist. `texts` overrides the default texts. */
 export function notFound(noun: string, name: string, texts: Partial<RefusalTexts> = {}): never {
-	const defaultWords = {
-		wrong: `there is no ${noun} ${name}`,
+	const defaults = {
+		wrong: `${noun} ${name} not found`,
 		next: `see mailctl ${noun} list`,
-		page: `There is no such ${noun}.`,
+		page: `This ${noun} does not exist.`,
 	};
-	throw new Refused('not_found', {...defaultWords, ...texts});
+	throw new Refused('not_found', {...defaults, ...texts});
 }
 
 /** Throws `Refused` because a field is invalid. `must` is the rest of the sentence, such as `must be a URL`. */

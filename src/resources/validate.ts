@@ -18,8 +18,8 @@ const maxFieldLength = 100;
 let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
 
 /**
- * Creates the check of a schema. Normally it is one pass that stops at the first error. Only if that fails are
- * oversized parts removed and the value checked again for all errors: 700,000 entries in `cc` are one violation.
+ * Creates the check of a schema. It stops at the first error. Only if it finds one are oversized parts removed and the
+ * value checked again for all errors: 700,000 entries in `cc` are one violation.
  */
 export function compileCheck(schema: TSchema): Check {
 	// Compiled on first use: compiling all schemas would slow down startup, and most routes never see an invalid value.
@@ -79,15 +79,14 @@ function withoutRepeated(query: unknown): Violation[] {
 
 function findViolations(schema: Schema, value: unknown, validateAll: ValidateFunction): Violation[] {
 	const violations: Violation[] = [];
-	const cut = withoutOversize(schema, value, '', violations);
-	if (!validateAll(cut)) {
-		const tooLarge = new Set(violations.map(violation => violation.field));
-		const seen = new Set<string>();
+	const pruned = withoutOversize(schema, value, '', violations);
+	if (!validateAll(pruned)) {
+		const reported = new Set(violations.map(violation => violation.field));
 		for (const error of validateAll.errors ?? []) {
-			const field = toFieldPath(error, cut);
+			const field = toFieldPath(error, pruned);
 			// Each field has one violation: that it is too large, or else the first one.
-			if (error.keyword !== 'propertyNames' && !tooLarge.has(field) && !seen.has(field)) {
-				seen.add(field);
+			if (error.keyword !== 'propertyNames' && !reported.has(field)) {
+				reported.add(field);
 				violations.push({field, message: explain(error)});
 			}
 		}
@@ -143,7 +142,7 @@ const types: Readonly<Record<string, string>> = {
 	array: 'must be an array',
 };
 
-/** Clauses that say what is allowed. They never repeat what was sent. */
+/** Clauses that explain what is allowed. They never repeat what was sent. */
 const explanations: Readonly<Record<string, (error: ErrorObject) => string>> = {
 	required: () => 'is required',
 	additionalProperties: () => 'is not a known field',
@@ -165,10 +164,10 @@ function explain(error: ErrorObject): string {
 // truncated and made safe to store.
 function toFieldPath({instancePath, params}: ErrorObject, root: unknown): string {
 	const names = instancePath === '' ? [] : instancePath.slice(1).split('/').map(unescapePointer);
-	const last = params.missingProperty ?? params.additionalProperty;
+	const lastName = params.missingProperty ?? params.additionalProperty;
 	let field = '';
 	let container = root;
-	for (const name of last === undefined ? names : [...names, last]) {
+	for (const name of lastName === undefined ? names : [...names, lastName]) {
 		field = Array.isArray(container) ? `${field}[${name}]` : joinField(field, name);
 		container = (container as Record<string, unknown> | undefined)?.[name];
 	}
@@ -198,7 +197,7 @@ type Schema = {
 };
 
 // Up to this many unknown fields are reported one by one. With more, the object as a whole is rejected.
-const namedUnknown = 20;
+const maxListedUnknown = 20;
 
 /** Removes `null` from optional fields of strict objects, in place, unless the schema of the field allows `null`. */
 function withoutNulls(schema: Schema, value: unknown): void {
@@ -231,7 +230,7 @@ function withoutOversize(schema: Schema, value: unknown, path: string, violation
 		}
 		const {items} = schema;
 		return items?.properties
-			? value.map((one, n) => withoutOversize(items, one, `${path}[${n}]`, violations))
+			? value.map((item, index) => withoutOversize(items, item, `${path}[${index}]`, violations))
 			: value;
 	}
 	return isObject(value) ? objectWithoutOversize(schema, value, path, violations) : value;
@@ -246,7 +245,8 @@ function objectWithoutOversize(
 	const {properties = {}, maxProperties} = schema;
 	const names = Object.keys(value);
 	const isStrict = schema.additionalProperties === false;
-	const max = maxProperties ?? (isStrict ? Object.keys(properties).length + namedUnknown : Number.POSITIVE_INFINITY);
+	const max =
+		maxProperties ?? (isStrict ? Object.keys(properties).length + maxListedUnknown : Number.POSITIVE_INFINITY);
 	if (names.length > max) {
 		violations.push({
 			field: path || 'body',
@@ -257,11 +257,11 @@ function objectWithoutOversize(
 	if (!isStrict) {
 		return value;
 	}
-	const inside = (name: string) => (path === '' ? name : `${path}.${name}`);
+	const toPath = (name: string) => (path === '' ? name : `${path}.${name}`);
 	return Object.fromEntries(
 		names.map(name => {
 			const property = Object.hasOwn(properties, name) ? properties[name] : undefined;
-			return [name, property ? withoutOversize(property, value[name], inside(name), violations) : value[name]];
+			return [name, property ? withoutOversize(property, value[name], toPath(name), violations) : value[name]];
 		}),
 	);
 }

@@ -125,7 +125,7 @@ export function recipientView(recipient: Omit<StoredRecipient, 'attempts'>) {
 	};
 }
 
-/** Returns a session with a mail server. Our addresses and the reasons for operators are left out. */
+/** Returns a session with a mail server, without our own addresses and the reasons, which are for operators. */
 export function attemptView(attempt: ListedAttempt) {
 	const {recipient, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
 	return {
@@ -211,8 +211,8 @@ export const recordsView = (records: ReadonlyArray<DomainRecord & Partial<Checke
 /** Returns a topic (docs/reference/interface.md, Subscription topic) with the settings that are set. */
 export function topicView({id, code, name, created_at, public_at, required_at, ...row}: Topic, time = apiTime) {
 	const {description, priority} = row;
-	const set = present({public: public_at !== null, required: required_at !== null, description, priority});
-	return {id, code, name, created_at: time(created_at), ...set};
+	const settings = present({public: public_at !== null, required: required_at !== null, description, priority});
+	return {id, code, name, created_at: time(created_at), ...settings};
 }
 
 /** Returns an entry of the suppression list (docs/reference/interface.md, Suppression entry). */

@@ -73,7 +73,7 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	golden(t, 'workspace-list', await cli.text('workspace', 'list'));
 
 	refused(t, await cli.run('workspace', 'create', '--name', 'acme'), 65, /a workspace acme already exists, choose/);
-	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /there is no workspace nix, see mailctl workspace list/);
+	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /workspace nix not found, see mailctl workspace list/);
 	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing to change, use at least one/);
 	refused(t, await cli.run('workspace', 'pause'), 64, /required option '--reason <reason>' not specified/);
 });
@@ -254,7 +254,7 @@ test('workspace: branding of the hosted pages', async t => {
 test('--workspace is optional with one workspace and required with several', async t => {
 	const cli = await newCli(t);
 	await cli.json('migrate');
-	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, create one with mailctl workspace create/);
+	refused(t, await cli.run('key', 'list'), 65, /no workspace exists yet, create one with mailctl workspace create/);
 	const acme = await withWorkspace(cli);
 	await cli.json('key', 'create', '--name', 'one');
 	await withWorkspace(cli, 'other');
@@ -262,9 +262,9 @@ test('--workspace is optional with one workspace and required with several', asy
 		t,
 		await cli.run('key', 'list'),
 		64,
-		/there are several workspaces \(other, acme\), select one with --workspace/,
+		/several workspaces exist \(other, acme\), select one with --workspace/,
 	);
-	refused(t, await cli.run('key', 'list', '--workspace', 'nix'), 65, /there is no workspace nix/);
+	refused(t, await cli.run('key', 'list', '--workspace', 'nix'), 65, /workspace nix not found/);
 	t.is((await cli.json<Named[]>('key', 'list', '--workspace', 'acme')).length, 1);
 	t.is((await cli.json<Named[]>('--workspace', acme.id, 'key', 'list')).length, 1);
 	t.is((await cli.json<Named[]>('key', 'list', '--workspace', 'other')).length, 0);
@@ -313,7 +313,7 @@ test('key: create, list, rotate, revoke', async t => {
 	golden(t, 'key-list', await cli.text('key', 'list'));
 
 	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is already revoked/);
-	refused(t, await cli.run('key', 'revoke', 'key_x'), 65, /there is no key key_x, see mailctl key list/);
+	refused(t, await cli.run('key', 'revoke', 'key_x'), 65, /key key_x not found, see mailctl key list/);
 	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has expired or been revoked, create a new one/);
 
 	const lines = (await cli.text('key', 'create', '--name', 'with every scope')).split('\n');
@@ -351,9 +351,9 @@ test('sender: add, list, verify, disable, enable, remove', async t => {
 		t,
 		await cli.run('sender', 'remove', 'new@shop.example', '--yes'),
 		65,
-		/there is no sender new@shop\.example/,
+		/sender new@shop\.example not found/,
 	);
-	refused(t, await cli.run('sender', 'verify', 'new@shop.example'), 65, /there is no sender/);
+	refused(t, await cli.run('sender', 'verify', 'new@shop.example'), 65, /sender new@shop\.example not found/);
 	refused(t, await cli.run('sender', 'add', 'no-reply@shop.example'), 65, /already exists/);
 	refused(
 		t,

@@ -139,7 +139,7 @@ test('restore refuses damaged or unusable backups and changes nothing', async t 
 		65,
 		/text is not a backup of mailctl, restore another backup/,
 	);
-	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 65, /there is no file nix\.tar, name an existing file/);
+	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 65, /nix\.tar does not exist, name an existing file/);
 	refused(t, await cli.run('restore', 'data', '--yes'), 65, /data is a folder/);
 
 	const facts = {version: '9.0.0', engine: 'sqlite', time: '2026-11-23T10:00:00.000Z'} as const;

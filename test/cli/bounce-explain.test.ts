@@ -258,7 +258,7 @@ test('explains an SMTP reply', async t => {
 test('rejects missing files, replies that are not refusals, and options that do not fit together', async t => {
 	const cli = await newCli(t);
 	const explain = async (...args: readonly string[]) => await cli.run('bounce', 'explain', ...args);
-	refused(t, await explain('missing.eml'), 65, /there is no file missing.eml/);
+	refused(t, await explain('missing.eml'), 65, /missing\.eml does not exist/);
 	refused(
 		t,
 		await explain('--reply', '250 2.1.5 ok'),

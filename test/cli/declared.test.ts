@@ -128,7 +128,7 @@ workspaces:
 		65,
 		/exceeds MAILCTL_RETENTION_DAYS \(30\)/,
 	);
-	refused(t, await cli.run('apply', '-f', 'missing.yaml'), 65, /there is no file missing\.yaml/);
+	refused(t, await cli.run('apply', '-f', 'missing.yaml'), 65, /missing\.yaml does not exist/);
 	refused(t, await cli.run('apply'), 64, /-f, --file/);
 	t.deepEqual(await cli.json('topic', 'list'), []);
 });

@@ -93,9 +93,9 @@ test('message show prints status, timeline and attempts, with replies made safe 
 		t,
 		await cli.run('message', 'show', newId('msg')),
 		65,
-		/there is no message msg_\w+, see mailctl message list/,
+		/message msg_\w+ not found, see mailctl message list/,
 	);
-	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /there is no message/);
+	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /message x' or 1=1 not found/);
 });
 
 test('message show prints the opens, clicks and unsubscribes of each recipient', async t => {

@@ -147,7 +147,7 @@ test('send with all options uses the daemon of the folder and waits until the me
 	);
 	refused(t, await cli.run(...from, 'nix'), 65, /from: .*\n.*validation_failed/);
 	refused(t, await cli.run(...base.slice(0, -1), 'nix'), 65, /template nix not found/);
-	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /there is no file nix\.pdf/);
+	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /nix\.pdf does not exist/);
 	refused(t, await cli.run(...base, '--header', 'X'), 64, /--header "X" is not allowed, use NAME: VALUE/);
 	refused(t, await cli.run(...base, '--in-reply-to', 'msg_1'), 65, /inReplyTo: must be a message of this workspace/);
 	refused(

@@ -215,12 +215,7 @@ test('import reads standard input, sets one reason for all lines, and rejects fi
 
 	write(cli, 'utf16.csv', Buffer.from('email\na@x.example\n', 'utf16le'));
 	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is not UTF-8 text, save it as CSV/);
-	refused(
-		t,
-		await cli.run('suppression', 'import', 'nix.csv'),
-		65,
-		/there is no file nix\.csv, name an existing file/,
-	);
+	refused(t, await cli.run('suppression', 'import', 'nix.csv'), 65, /nix\.csv does not exist, name an existing file/);
 	refused(t, await cli.run('suppression', 'import', '.'), 65, /\. is a folder, name a regular file/);
 	for (const verb of [
 		['export', '--out', 'nix/out.csv'],

@@ -145,7 +145,7 @@ test('template create, show, preview, list, delete', async t => {
 	const german = ['--locale', 'de', '--timezone', 'Europe/Vienna', '--data', sample, '--out', 'out.html'];
 	golden(t, 'template-preview', await cli.text('template', 'preview', 'welcome', ...german));
 	t.regex(await readFile(join(cli.folder, 'out.html'), 'utf8'), /Guten Tag Zoë/);
-	refused(t, await cli.run('template', 'preview', 'receipt', '--data', 'nix'), 65, /there is no file nix/);
+	refused(t, await cli.run('template', 'preview', 'receipt', '--data', 'nix'), 65, /nix does not exist/);
 	refused(t, await cli.runWith('[1]', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not a JSON object/);
 	refused(t, await cli.runWith('{', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not JSON/);
 

@@ -61,7 +61,7 @@ test('topic: create, list, remove, purge', async t => {
 	);
 	await cli.json('topic', 'update', 'news', '--name', 'Monthly news');
 	refused(t, await cli.run('topic', 'update', 'news'), 64, /nothing to change/);
-	refused(t, await cli.run('topic', 'update', 'nix', '--public'), 65, /there is no topic nix/);
+	refused(t, await cli.run('topic', 'update', 'nix', '--public'), 65, /topic nix not found/);
 	refused(t, await cli.run('topic', 'update', 'news', '--priority', 'urgent'), 64, /use high, normal, low/);
 
 	const {database} = await cli.store();
@@ -85,7 +85,7 @@ test('topic: create, list, remove, purge', async t => {
 		t,
 		await cli.run('topic', 'remove', made.id as string, '--yes'),
 		65,
-		/there is no topic usg_\w+, see mailctl topic list/,
+		/topic usg_\w+ not found, see mailctl topic list/,
 	);
 	t.is((await database('topic_optouts').where({code: 'news'})).length, 1500);
 	await cli.json('topic', 'create', '--code', 'news', '--name', 'News again');

@@ -35,11 +35,11 @@ test('user: add, list, link, remove', async t => {
 		t,
 		await cli.run('user', 'link', 'c@example.com'),
 		65,
-		/there is no user c@example\.com, see mailctl user list/,
+		/user c@example\.com not found, see mailctl user list/,
 	);
 	refused(t, await cli.run('user', 'remove', 'bob@example.com'), 64, /add --yes/);
 	t.is(await cli.text('user', 'remove', 'bob@example.com', '--yes'), 'removed bob@example.com\n');
-	refused(t, await cli.run('user', 'remove', 'bob@example.com', '--yes'), 65, /there is no user bob/);
+	refused(t, await cli.run('user', 'remove', 'bob@example.com', '--yes'), 65, /user bob@example\.com not found/);
 });
 
 test('prints no login link without a dashboard', async t => {

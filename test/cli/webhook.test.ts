@@ -101,7 +101,7 @@ test('rejects unknown endpoints, events and deliveries, and invalid URLs', async
 	refused(t, await add(url, '--event', 'sent'), 64, /--event "sent" is not allowed, use delivered, bounced/);
 	refused(t, await add(url), 64, /--event/);
 	refused(t, await cli.run('webhook', 'deliveries', 'whe_x'), 65, /endpoint whe_x not found/);
-	refused(t, await cli.run('webhook', 'replay', 'whd_x'), 65, /there is no delivery whd_x/);
+	refused(t, await cli.run('webhook', 'replay', 'whd_x'), 65, /delivery whd_x not found/);
 	refused(t, await cli.run('webhook', 'replay'), 64, /exactly one of an id and --since is required/);
 	refused(
 		t,

@@ -41,7 +41,7 @@ test('workspace delete asks, is refused while messages wait, and revokes keys wi
 		t,
 		await cli.run('workspace', 'delete', 'nix', '--yes'),
 		65,
-		/there is no workspace nix, see mailctl workspace/,
+		/workspace nix not found, see mailctl workspace/,
 	);
 	refused(t, await cli.run('workspace', 'delete'), 64, /missing required argument/);
 

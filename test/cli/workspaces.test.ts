@@ -45,8 +45,8 @@ test('finds the workspace from an id or its unique prefix', async t => {
 		65,
 		/msg_ is ambiguous \(msg_\w{26}, msg_\w{26}\), use a longer prefix/,
 	);
-	refused(t, await cli.run('message', 'show', message, '--workspace', 'acme'), 65, /there is no message msg_/);
-	refused(t, await cli.run('message', 'show', 'msg_x%'), 65, /there is no message msg_x%, see mailctl message list/);
+	refused(t, await cli.run('message', 'show', message, '--workspace', 'acme'), 65, /message msg_\w+ not found/);
+	refused(t, await cli.run('message', 'show', 'msg_x%'), 65, /message msg_x% not found, see mailctl message list/);
 
 	const key = await make('key', 'create', '--name', 'app');
 	t.is((await cli.json<Named>('key', 'revoke', key.id.slice(0, 20))).id, key.id);
@@ -90,7 +90,7 @@ test('--workspace takes precedence over MAILCTL_WORKSPACE, and that over workspa
 		t,
 		await cli.run('key', 'list'),
 		64,
-		/there are several workspaces \(other, acme\), select one with --workspace .* workspace use NAME/,
+		/several workspaces exist \(other, acme\), select one with --workspace .* workspace use NAME/,
 	);
 	t.deepEqual(await cli.json('workspace', 'use', 'acme'), {id: acme.id, name: 'acme'});
 	t.is((await cli.json<Named>('workspace', 'show')).name, 'acme');

@@ -61,7 +61,7 @@ test.serial('queues a few concurrent additions of domains and rejects the rest w
 	const seen = await Promise.all(adding);
 	const answers = seen.map(({status}) => status);
 	const refused = seen.find(({status}) => status === 503);
-	t.regex(refused?.text ?? '', /<h1>That did not work<\/h1>/, 'keys are made one after the other');
+	t.regex(refused?.text ?? '', /<h1>Request failed<\/h1>/, 'keys are made one after the other');
 	t.is(refused?.headers.get('retry-after'), '5');
 	t.true(answers.filter(status => status === 303).length >= 9);
 	t.deepEqual([...new Set(answers)].toSorted(), [303, 503]);

@@ -21,7 +21,7 @@ test('health shows the process, its store and a link to the checks', async t => 
 	const {text} = await (await visitorOf(service(), 'admin')).get('/health');
 	t.regex(text, /<dt>Version<\/dt><dd>\d+\.\d+\.\d+/);
 	t.regex(text, /<dt>Size<\/dt><dd>[\d.,]+ (KB|MB)<\/dd>/);
-	t.regex(text, /<dt>Free there<\/dt><dd>[\d.,]+ [KMGT]B<\/dd>/);
+	t.regex(text, /<dt>Free space<\/dt><dd>[\d.,]+ [KMGT]B<\/dd>/);
 	t.regex(text, /api, deliver/);
 	t.regex(text, /<a href="\/health\/checks">Run the checks<\/a>/);
 });

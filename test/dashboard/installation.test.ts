@@ -174,7 +174,7 @@ test.serial('offers the newest of many workspaces and finds all by part of their
 		new Set([...text.matchAll(/href="\/workspaces\/(ws_\w+)"/g)].map(([, id]) => id)).size;
 	const first = await visitor.get('/workspaces');
 	t.true(offered(first.text) <= 51, `${offered(first.text)}`);
-	t.regex(first.text, /<a href="\/workspaces">Other workspaces<\/a>/);
+	t.regex(first.text, /<a href="\/workspaces">More workspaces<\/a>/);
 	t.is(rows(first.text), 50);
 	t.regex(first.text, /tenant-119/);
 	const [, after = ''] = /href="\/workspaces\?after=(ws_\w+)"/.exec(first.text) ?? [];

@@ -42,8 +42,8 @@ test.serial('without scripts a user signs in by password and is offered no passk
 	await page.goto('/users');
 	await page.getByText('this needs the role admin').waitFor();
 	await page.goto('/account');
-	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
-	t.is(await page.getByRole('button', {name: 'Log in with a passkey'}).count(), 0);
+	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
+	t.is(await page.getByRole('button', {name: 'Sign in with a passkey'}).count(), 0);
 	await page.getByLabel('E-mail').fill('eve@staff.example');
 	await page.keyboard.press('Tab');
 	await page.keyboard.type(password);
@@ -90,14 +90,14 @@ test.serial('first login by link, then by passkey and password, then ten wrong p
 	await page.getByRole('button', {name: 'Set the password'}).click();
 	await page.getByText('The password is set.').waitFor();
 
-	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
-	await page.getByText('You are logged out.').waitFor();
+	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
+	await page.getByText('You are signed out.').waitFor();
 	t.deepEqual(await faultsOf(page), []);
-	await page.getByRole('button', {name: 'Log in with a passkey'}).click();
+	await page.getByRole('button', {name: 'Sign in with a passkey'}).click();
 	await page.getByRole('heading', {name: 'Messages'}).waitFor();
 	t.is(new URL(page.url()).pathname, '/messages');
 
-	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	await page.goto(`${base}/account`);
 	await page.getByLabel('E-mail').fill(email);
 	await page.getByLabel('Password').fill(password);
@@ -106,12 +106,12 @@ test.serial('first login by link, then by passkey and password, then ten wrong p
 	t.is(new URL(page.url()).pathname, '/account', 'where one wanted to go');
 	t.deepEqual(faults, []);
 
-	await page.getByRole('button', {name: 'Log out', exact: true}).first().click();
+	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	for (let n = 0; n < 11; n++) {
 		await page.getByLabel('E-mail').fill(email);
 		await page.getByLabel('Password').fill(n < 10 ? `wrong ${n}` : password);
 		const answer = page.waitForResponse(response => response.request().method() === 'POST');
-		await page.getByRole('button', {name: 'Log in', exact: true}).click();
+		await page.getByRole('button', {name: 'Sign in', exact: true}).click();
 		t.is((await answer).status(), n < 10 ? 403 : 429);
 		t.is('retry-after' in (await answer).headers(), n === 10);
 		await page

@@ -35,10 +35,10 @@ async function delivered({live}: Workspace, id: string): Promise<void> {
 
 test('shows the next steps for a workspace without messages', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
-	t.regex(text, /all well/);
+	t.regex(text, /all clear/);
 	t.notRegex(text, /Run the checks/);
 	t.regex(text, /2 of 5 done/, 'a sender brought the domain, and the template is its own');
-	t.regex(text, /No mail in 24 hours/);
+	t.regex(text, /No messages in the last 24 hours/);
 	t.is(figure(text, 'Accepted'), '0');
 	t.notRegex(text, /data-chart/);
 });
@@ -120,7 +120,7 @@ test('runs the checks once for admins of the installation and lists failures', a
 	const told = async (status: 'warn' | 'fail') =>
 		(await attention(store.reader, {...input, checked: {at: 0, findings: [{...finding, status}]}})).markup;
 	t.regex(await told('fail'), /Needs attention.*reverse-dns: .*192\.0\.2\.1.*&lt;no&gt;.*href="\/health\/checks"/s);
-	t.regex(await told('warn'), /all well/);
+	t.regex(await told('warn'), /all clear/);
 });
 
 test('shows how many simulated messages are not counted, and counts them on request', async t => {

@@ -36,7 +36,7 @@ async function logIn(claims: Claims, userInfo?: Claims): Promise<{visitor: Visit
 test.serial('signs in a user by verified address and returns to the requested page', async t => {
 	await service().program.cli('user', 'add', email, '--role', 'admin');
 	const stranger = strangerTo(service().url);
-	t.regex((await stranger.get('/login?to=%2Fusers')).text, /href="\/login\/oidc\?to=%2Fusers">Log in with 127/);
+	t.regex((await stranger.get('/login?to=%2Fusers')).text, /href="\/login\/oidc\?to=%2Fusers">Sign in with 127/);
 	const {visitor, seen} = await logIn({...verified, email: 'Ann@Staff.example'});
 	t.is(seen.location, '/users');
 	t.is((await visitor.get('/users')).status, 200);

@@ -61,9 +61,11 @@ test('requires reverse DNS from the address to the EHLO name and back', async t 
 	const look = async (address: string) => await told(reverseDnsCheck(own(address), resolver));
 	t.deepEqual(await look('192.0.2.1'), ['ok: 192.0.2.1 is mail.example.test, both ways']);
 	t.deepEqual(await look('2001:db8::1'), ['ok: 2001:db8::1 is mail.example.test, both ways']);
-	t.deepEqual(await look('192.0.2.2'), ['warn: 192.0.2.2 is host-2.provider.test, EHLO says mail.example.test']);
+	t.deepEqual(await look('192.0.2.2'), [
+		'warn: 192.0.2.2 is host-2.provider.test, but the EHLO name is mail.example.test',
+	]);
 	t.deepEqual(await look('192.0.2.3'), [
-		'fail: 192.0.2.3 is called mail.example.test, which does not resolve back to it',
+		'fail: 192.0.2.3 has the name mail.example.test, which does not resolve back to it',
 	]);
 	t.deepEqual(await look('192.0.2.4'), ['fail: 192.0.2.4 has no name (PTR)']);
 	t.regex((await look('192.0.2.5'))[0] ?? '', /^warn: the name of 192\.0\.2\.5 could not be looked up/);

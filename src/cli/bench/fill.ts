@@ -33,7 +33,7 @@ export type FillOptions = {
 	readonly onProgress?: (done: number) => void;
 };
 
-/** How far back the traffic goes, and the waiting messages. */
+/** How far back the messages go: final ones, and waiting ones. */
 const historyMs = 80 * dayMs;
 const waitingMs = 3_600_000;
 const addresses = 1_000_000;
@@ -55,7 +55,7 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 	for (let first = 0; first < options.messages; first += perTransaction) {
 		// The next messages are created while the engine writes these.
 		const count = Math.min(perTransaction, options.messages - first);
-		const generated = makeMessages(options, first, count);
+		const generated = generateMessages(options, first, count);
 		const messages = {...generated, first, perMoment, addresses, domains, data};
 		await writing;
 		options.onProgress?.(first);
@@ -67,15 +67,13 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 
 function toMoments({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
 	const span = waitsUntil ? waitingMs : historyMs;
-	const at = Math.floor(now - span + (number * span) / messages);
-	const times = delays.map(delay => at + delay);
-	return times.map(time => ({
-		id: idFloor('evt', time).slice(4, 14),
-		at: storeTime(time),
-	})) as unknown as FilledMoments;
+	const acceptedAt = Math.floor(now - span + (number * span) / messages);
+	const times = delays.map(delay => acceptedAt + delay);
+	const moments = times.map(time => ({id: idFloor('evt', time).slice(4, 14), at: storeTime(time)}));
+	return moments as unknown as FilledMoments;
 }
 
-function makeMessages(
+function generateMessages(
 	options: FillOptions,
 	first: number,
 	count: number,
@@ -88,9 +86,10 @@ function makeMessages(
 		const times = toMoments(options, number);
 		moments.push(times);
 		for (const [index, suffix] of randomSuffixes(options, Math.min(perMoment, first + count - number)).entries()) {
-			const text = waitsUntil ? `${suffix.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : suffix;
-			suffixes.push(text);
-			countHour(hours, ((number + index) % addresses) % workspaces.length, times[0].at.slice(0, 13), text);
+			const fullSuffix = waitsUntil ? `${suffix.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : suffix;
+			suffixes.push(fullSuffix);
+			const workspace = ((number + index) % addresses) % workspaces.length;
+			countHour(hours, workspace, times[0].at.slice(0, 13), fullSuffix);
 		}
 	}
 	return {suffixes, moments, hours: [...hours.values()]};
@@ -111,7 +110,7 @@ function randomSuffixes({random}: FillOptions, count: number): string[] {
 	}).sort();
 }
 
-function countHour(hours: Map<string, FilledHour>, workspace: number, hour: string, text: string): void {
+function countHour(hours: Map<string, FilledHour>, workspace: number, hour: string, suffix: string): void {
 	const key = `${workspace} ${hour}`;
 	let figures = hours.get(key);
 	if (!figures) {
@@ -119,14 +118,14 @@ function countHour(hours: Map<string, FilledHour>, workspace: number, hour: stri
 		hours.set(key, figures);
 	}
 	figures.attempted++;
-	figures.bounced += text.endsWith('b') ? 1 : 0;
-	figures.delivered += text.endsWith('d') ? 1 : 0;
+	figures.bounced += suffix.endsWith('b') ? 1 : 0;
+	figures.delivered += suffix.endsWith('d') ? 1 : 0;
 }
 
 /** The number of workspaces of a medium-sized service. */
 const workspaceCount = 200;
 
-/** Creates or finds the workspaces that share the traffic if none is named. Returns their ids. */
+/** Creates or finds the workspaces that share the messages if none is selected. Returns their ids. */
 export async function makeWorkspaces(trx: Knex.Transaction, tools: ActTools): Promise<string[]> {
 	const ids: string[] = [];
 	for (let number = 1; number <= workspaceCount; number++) {

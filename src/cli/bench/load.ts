@@ -40,7 +40,7 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 	const startedAt = performance.now();
 	const renderSend = (n: number) => order.send.replaceAll('{n}', String(n)).replaceAll('{d}', String(n % domains));
 
-	function request(sentAt: number): string {
+	function renderRequest(sentAt: number): string {
 		const count = Math.min(perRequest, messages - next);
 		const sends = Array.from({length: count}, () => renderSend(next++));
 		sent.push(...sends.map(() => sentAt));
@@ -52,41 +52,17 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 		);
 	}
 
-	function countAccepted(status: string, body: string): number {
-		return perRequest === 1 ? Number(status === '202') : body.split('"status":"accepted"').length - 1;
-	}
-
 	await Promise.all(
-		Array.from(
-			{length: order.connections},
-			() =>
-				new Promise<void>((resolve, reject) => {
-					const socket = createConnection(order.port, order.host);
-					socket.setNoDelay(true);
-					let sentAt = 0;
-					let received = '';
-					const send = () => {
-						if (next >= messages) {
-							socket.end();
-							resolve();
-							return;
-						}
-						sentAt = monotonicMs();
-						socket.write(request(sentAt));
-					};
-					socket.on('connect', send).on('error', reject);
-					socket.on('data', chunk => {
-						received += chunk.toString('latin1');
-						const [head = '', status = '', length] = completeResponse.exec(received) ?? [];
-						if (length === undefined || received.length < head.length + Number(length)) {
-							return;
-						}
-						latencies.push(monotonicMs() - sentAt);
-						accepted += countAccepted(status, received.slice(head.length));
-						received = '';
-						send();
-					});
-				}),
+		Array.from({length: order.connections}, () =>
+			sendRequests(
+				order,
+				sentAt => (next < messages ? renderRequest(sentAt) : null),
+				(latency, status, body) => {
+					latencies.push(latency);
+					accepted +=
+						perRequest === 1 ? Number(status === '202') : body.split('"status":"accepted"').length - 1;
+				},
+			),
 		),
 	);
 
@@ -97,6 +73,41 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 		latency: percentiles(latencies),
 		sent,
 	};
+}
+
+/** Sends requests over one connection, each after the response to the previous one, until `nextRequest` has no more. */
+function sendRequests(
+	{host, port}: LoadOrder,
+	nextRequest: (sentAt: number) => string | null,
+	onResponse: (latency: number, status: string, body: string) => void,
+): Promise<void> {
+	return new Promise((resolve, reject) => {
+		const socket = createConnection(port, host);
+		socket.setNoDelay(true);
+		let sentAt = 0;
+		let received = '';
+		const send = () => {
+			sentAt = monotonicMs();
+			const request = nextRequest(sentAt);
+			if (request === null) {
+				socket.end();
+				resolve();
+			} else {
+				socket.write(request);
+			}
+		};
+		socket.on('connect', send).on('error', reject);
+		socket.on('data', chunk => {
+			received += chunk.toString('latin1');
+			const [head = '', status = '', length] = completeResponse.exec(received) ?? [];
+			if (length === undefined || received.length < head.length + Number(length)) {
+				return;
+			}
+			onResponse(monotonicMs() - sentAt, status, received.slice(head.length));
+			received = '';
+			send();
+		});
+	});
 }
 
 process.on('message', async (order: LoadOrder) => {

@@ -25,7 +25,7 @@ import type {LoadOrder} from './load.ts';
 
 export const benchSender = 'receipts@shop.example';
 
-/** The facts about a store that a load needs. */
+/** The facts about a temporary store that a load generator needs. */
 export type Shop = {
 	readonly dataDir: string;
 	readonly workspaceId: string;
@@ -37,9 +37,9 @@ export type Shop = {
 export type Place = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
 
 /** Creates a store with a workspace, a key, a verified sender and the workload's template. */
-export async function makeShop(place: Place, {template}: Workload, tools: ActTools): Promise<Shop> {
+export async function makeShop(place: Place, workload: Workload, tools: ActTools): Promise<Shop> {
 	const dataDir = dataDirOf(place);
-	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
+	const [variant, keys] = await Promise.all([compiled(workload.template), generateSigningKeys()]);
 	return await withStore(place, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
@@ -50,12 +50,8 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
 			const sender = {address: benchSender, verified: true, newKeys: async () => keys};
 			await performIn(addSender, context, sender);
-			const {id: templateId} = await saveTemplate(trx, tools, {
-				workspaceId,
-				name: 'receipt',
-				variants: [variant],
-				sample: null,
-			});
+			const template = {workspaceId, name: 'receipt', variants: [variant], sample: null};
+			const {id: templateId} = await saveTemplate(trx, tools, template);
 			const {key} = await performIn(createKey, context, {name: 'bench', mode: 'live'});
 			return {dataDir, workspaceId, templateId, key};
 		});
@@ -83,11 +79,11 @@ export async function withStore<Result>(place: Place, work: (held: Held) => Prom
 
 /** Compiles a template. Throws if it is invalid. */
 export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
-	const [made] = await compileInWorker([source], defaultCompileTime);
-	if (!made?.ok) {
-		throw new Error(`The template is invalid: ${JSON.stringify(made?.violations)}`);
+	const [result] = await compileInWorker([source], defaultCompileTime);
+	if (!result?.ok) {
+		throw new Error(`The template is invalid: ${JSON.stringify(result?.violations)}`);
 	}
-	return storedVariant(source, made);
+	return storedVariant(source, result);
 }
 
 /** A daemon in its own process, so that its resource usage can be measured. */
@@ -115,7 +111,7 @@ export async function startDaemon(
 	settings: Settings,
 	nodeOptions: readonly string[] = [],
 ): Promise<Daemon> {
-	const begun = performance.now();
+	const startedAt = performance.now();
 	const child = spawn(process.execPath, [...nodeOptions, program, 'serve'], {
 		// The user's settings and .env file must not affect the daemon.
 		cwd: dataDir,
@@ -132,7 +128,7 @@ export async function startDaemon(
 		},
 		stdio: ['ignore', 'ignore', 'inherit'],
 	});
-	const ended = once(child, 'exit');
+	const exited = once(child, 'exit');
 	const pid = child.pid as number;
 	let http: string | null = null;
 	while (http === null) {
@@ -146,24 +142,16 @@ export async function startDaemon(
 	const {hostname: host, port} = new URL(http);
 	const {to, data, domains, perRequest} = workload;
 	const send = JSON.stringify({from: benchSender, to, templateId, data});
+	const base = {host, port: Number(port), key, send, domains, perRequest};
 	return {
 		pid,
 		url: http,
-		readyMs: performance.now() - begun,
-		order: (messages, connections) => ({
-			host,
-			port: Number(port),
-			key,
-			send,
-			domains,
-			perRequest,
-			messages,
-			connections,
-		}),
+		readyMs: performance.now() - startedAt,
+		order: (messages, connections) => ({...base, messages, connections}),
 		usage: () => readUsage(pid),
 		async stop() {
 			child.kill('SIGTERM');
-			await ended;
+			await exited;
 		},
 	};
 }

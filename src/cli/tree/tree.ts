@@ -5,7 +5,7 @@ import type {CliCommand} from '../program.ts';
 /** A word that can come next, and what it means. */
 type Choice = readonly [word: string, about: string];
 /** The choices after a path (`key create`), or after a path and an option that takes a value. */
-type Branch = {readonly at: string; readonly choices: readonly Choice[]};
+type Branch = {readonly path: string; readonly choices: readonly Choice[]};
 
 /** The tables in which the scripts look up words. They start no process, so completion is immediate. */
 type Tables = {
@@ -52,25 +52,25 @@ function toTables(program: CliCommand): Tables {
 		steps: commands.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
 		valued: valueOptions.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
 		names: commands.map(({path, command}) => ({
-			at: path,
+			path,
 			choices: [
-				...command.commands.map((each): Choice => [each.name(), each.description()]),
+				...command.commands.map((child): Choice => [child.name(), child.description()]),
 				...command.registeredArguments.slice(0, 1).flatMap(acceptedWords),
 			],
 		})),
 		options: commands.map(({path, command}) => ({
-			at: path,
+			path,
 			choices: [...(path === '' ? [] : command.options.flatMap(choicesOf)), ...common, help],
 		})),
-		values: valueOptions.map(({path, flag, option}) => ({at: `${path} ${flag}`, choices: acceptedWords(option)})),
+		values: valueOptions.map(({path, flag, option}) => ({path: `${path} ${flag}`, choices: acceptedWords(option)})),
 	};
 }
 
 function listCommands(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
-	const below = command.commands.flatMap(each =>
-		listCommands(each, path === '' ? each.name() : `${path} ${each.name()}`),
+	const descendants = command.commands.flatMap(child =>
+		listCommands(child, path === '' ? child.name() : `${path} ${child.name()}`),
 	);
-	return [{path, command}, ...below];
+	return [{path, command}, ...descendants];
 }
 
 function flagsOf({short, long}: Option): string[] {
@@ -95,13 +95,13 @@ function pattern(text: string): string {
 function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) => string): string {
 	return branches
 		.filter(({choices}) => choices.length > 0)
-		.map(({at, choices}) => `\t\t${quoted(at)}) ${line(choices)} ;;\n`)
+		.map(({path, choices}) => `\t\t${quoted(path)}) ${line(choices)} ;;\n`)
 		.join('');
 }
 
 /**
- * Returns the part that bash and zsh share. `words` is the array of the command line, `first` and `last` are the
- * indexes of its second word and of the word to complete.
+ * Returns the part of the script that bash and zsh share. `words` is the array of the command line, `first` and `last`
+ * are the indexes of its second word and of the word to complete.
  */
 function lookUpLines(
 	{steps, valued, names, options, values}: Tables,
@@ -167,9 +167,9 @@ function fish(tables: Tables): string {
 	const toCases = (branches: readonly Branch[]) =>
 		branches
 			.filter(({choices}) => choices.length > 0)
-			.map(({at, choices}) => {
+			.map(({path, choices}) => {
 				const lines = choices.map(([name, about]) => quote(about === '' ? name : `${name}\t${about}`));
-				return `\t\t\tcase ${quote(at)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
+				return `\t\t\tcase ${quote(path)}\n\t\t\t\tset found ${lines.join(' ')}\n`;
 			})
 			.join('');
 	return `# Completes mailctl commands in fish. To try it, run: mailctl completion fish | source
@@ -295,8 +295,8 @@ function argumentUsage(argument: Argument): string {
 /** Returns a path such as `key create`. */
 function commandPath(command: CliCommand): string {
 	const names: string[] = [];
-	for (let each: Command | null = command; each?.parent; each = each.parent) {
-		names.unshift(each.name());
+	for (let current: Command | null = command; current?.parent; current = current.parent) {
+		names.unshift(current.name());
 	}
 	return names.join(' ');
 }
@@ -316,10 +316,10 @@ function escapeCell(text: string): string {
 
 /** Returns the text of docs/reference/mailctl.1, the manual page of all commands (man(7)). */
 export function manPage(program: CliCommand): string {
-	const commands = program.commands.flatMap(each => [
-		`.SS "${roff(each.name())}"`,
-		sentence(each.description()),
-		...(each.commands.length > 0 ? each.commands.flatMap(manSection) : manSection(each).slice(3)),
+	const commands = program.commands.flatMap(command => [
+		`.SS "${roff(command.name())}"`,
+		sentence(command.description()),
+		...(command.commands.length > 0 ? command.commands.flatMap(manSection) : manSection(command).slice(3)),
 	]);
 	return `${[
 		`.\\" Generated from the code: npm run docs`,

@@ -1,22 +1,25 @@
-// Draws the charts of a page from what stands in their elements. The figures are in the tables beside them, too.
+// Draws the charts of a page from the data in their elements. The tables beside them contain the same figures.
 (() => {
 	const drawn = new Map();
 	const dashes = {dashed: [6, 4], dotted: [2, 3]};
 	const months = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
 
-	const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+	const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-	function at(seconds, daily, whole) {
+	function formatTime(seconds, daily, isFull) {
 		const date = new Date(seconds * 1000);
 		const day = `${date.getUTCDate()} ${months[date.getUTCMonth()]}`;
 		const hour = `${String(date.getUTCHours()).padStart(2, '0')}:00`;
 		if (daily) {
 			return day;
 		}
-		return whole ? `${day} ${hour}` : hour === '00:00' ? day : hour;
+		if (isFull) {
+			return `${day} ${hour}`;
+		}
+		return hour === '00:00' ? day : hour;
 	}
 
-	function text(value, unit) {
+	function formatValue(value, unit) {
 		if (value === null || value === undefined) {
 			return '–';
 		}
@@ -25,13 +28,13 @@
 			: `${Number((value * 100).toFixed(value < 0.01 ? 2 : 1))} %`;
 	}
 
-	/** Under the pointer; while there is none, the newest. */
-	const pointed = (plot, value, series, index) => (index == null ? plot.data[series].at(-1) : value);
+	/** Returns the value under the pointer, or the newest one if there is no pointer. */
+	const pointedValue = (plot, value, series, index) => (index == null ? plot.data[series].at(-1) : value);
 
 	function options({unit, daily, times, series}, width) {
 		const axis = {
-			stroke: colour('soft'),
-			grid: {stroke: colour('line'), width: 1},
+			stroke: color('soft'),
+			grid: {stroke: color('line'), width: 1},
 			ticks: {show: false},
 			font: `12px ${getComputedStyle(document.body).fontFamily}`,
 		};
@@ -43,10 +46,10 @@
 			tzDate: seconds => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
 			padding: [12, 12, 0, 0],
 			cursor: {y: false, points: {size: 7}, drag: {setScale: false, x: false, y: false}},
-			// Half a step on both sides, so that the first and the last bar are whole.
+			// Half a step on both sides, so that the first and the last bar are complete.
 			scales: {
-				x: {range: (_, least, most) => [least - (daily ? day : hour) / 2, most + (daily ? day : hour) / 2]},
-				y: {range: (_, _least, most) => [0, Math.max(most * 1.08, unit === 'count' ? 4 : 0)]},
+				x: {range: (_, min, max) => [min - (daily ? day : hour) / 2, max + (daily ? day : hour) / 2]},
+				y: {range: (_, _min, max) => [0, Math.max(max * 1.08, unit === 'count' ? 4 : 0)]},
 			},
 			axes: [
 				{
@@ -57,7 +60,7 @@
 					incrs: daily
 						? [day, 2 * day, 5 * day, 7 * day]
 						: [hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day],
-					values: (_, splits) => splits.map(one => at(one, daily, false)),
+					values: (_, splits) => splits.map(seconds => formatTime(seconds, daily, false)),
 				},
 				{
 					...axis,
@@ -67,31 +70,31 @@
 						unit === 'count'
 							? [0, 1, 2, 3, 4, 5, 6, 7].flatMap(p => [1, 2, 5].map(n => n * 10 ** p))
 							: undefined,
-					values: (_, splits) => splits.map(one => text(one, unit)),
+					values: (_, splits) => splits.map(value => formatValue(value, unit)),
 				},
 			],
 			series: [
-				{label: 'UTC', value: (...of) => at(pointed(...of), daily, true)},
-				...series.map(one => ({
-					label: one.label,
-					stroke: colour(one.tone),
-					fill: one.look === 'bars' ? colour(`${one.tone}-soft`) : undefined,
-					paths: one.look === 'bars' ? uPlot.paths.bars({size: [0.8, 40]}) : undefined,
-					width: one.look === 'bars' ? 1 : 2,
-					dash: dashes[one.look],
-					points: {show: !one.isLimit && one.look !== 'bars' && times.length < 40, size: 5},
-					value: (...of) => text(pointed(...of), unit),
+				{label: 'UTC', value: (...args) => formatTime(pointedValue(...args), daily, true)},
+				...series.map(({label, tone, look, isLimit}) => ({
+					label,
+					stroke: color(tone),
+					fill: look === 'bars' ? color(`${tone}-soft`) : undefined,
+					paths: look === 'bars' ? uPlot.paths.bars({size: [0.8, 40]}) : undefined,
+					width: look === 'bars' ? 1 : 2,
+					dash: dashes[look],
+					points: {show: !isLimit && look !== 'bars' && times.length < 40, size: 5},
+					value: (...args) => formatValue(pointedValue(...args), unit),
 				})),
 			],
 		};
 	}
 
-	/** What is drawn already stays while the figures are the same, unless the colours changed. */
-	function draw(element, anew) {
+	/** Draws a chart, unless it was drawn with the same figures already. `isForced` redraws it in new colors. */
+	function draw(element, isForced) {
 		const known = drawn.get(element);
 		const {chart} = element.dataset;
 		element.hidden = false;
-		if (known?.chart === chart && !anew) {
+		if (known?.chart === chart && !isForced) {
 			return;
 		}
 		known?.plot.destroy();
@@ -110,7 +113,7 @@
 		}
 	});
 
-	function drawAll(anew) {
+	function drawAll(isForced) {
 		for (const [element, {plot}] of drawn) {
 			if (!element.isConnected) {
 				plot.destroy();
@@ -119,7 +122,7 @@
 			}
 		}
 		for (const element of document.querySelectorAll('[data-chart]')) {
-			draw(element, anew);
+			draw(element, isForced);
 		}
 	}
 

@@ -1,13 +1,13 @@
-// What pages do more where scripts run: keys, copying, previews while one types. Everything works without it.
+// Adds keyboard shortcuts, copying, and previews while typing. Everything else works without scripts.
 (() => {
-	let begun = '';
+	let prefix = '';
 
 	const rows = () => [...document.querySelectorAll('main a[data-row]')];
 
-	function step(by) {
-		const all = rows();
-		const at = all.indexOf(document.activeElement);
-		all[Math.min(all.length - 1, Math.max(0, at + by))]?.focus();
+	function moveFocus(offset) {
+		const links = rows();
+		const index = links.indexOf(document.activeElement);
+		links[Math.min(links.length - 1, Math.max(0, index + offset))]?.focus();
 	}
 
 	function isTyping(element) {
@@ -22,21 +22,21 @@
 			return;
 		}
 		const {key} = event;
-		const page = begun === 'g' && document.querySelector(`nav a[data-key="${CSS.escape(key)}"]`);
+		const page = prefix === 'g' && document.querySelector(`nav a[data-key="${CSS.escape(key)}"]`);
 		if (page) {
 			page.click();
 		} else if (key === '/') {
 			const field = document.querySelector('main input[type="search"]');
 			field ? field.focus() : location.assign('/messages#search');
 		} else if (key === 'j' || key === 'k') {
-			step(key === 'j' ? 1 : -1);
+			moveFocus(key === 'j' ? 1 : -1);
 		} else if (key === '?') {
 			document.querySelector('#keys')?.showModal();
 		} else {
-			begun = key;
+			prefix = key;
 			return;
 		}
-		begun = '';
+		prefix = '';
 		event.preventDefault();
 	});
 
@@ -57,8 +57,8 @@
 	});
 
 	/**
-	 * Sends what is being edited to its frame. A new frame each time: another page of the old one would be a step of the history. The old
-	 * one stays until the new one has loaded.
+	 * Submits the edited text to its frame. Each time, a new frame replaces the old one once it has loaded: another
+	 * page in the same frame would add an entry to the browser's history.
 	 */
 	function preview(button) {
 		const old = document.getElementsByName(button.formTarget)[0];
@@ -86,37 +86,37 @@
 		}
 	});
 
-	/** Shows what only works with script; runs again for each part that was fetched. */
-	function wake(root) {
+	/** Shows what only works with scripts; runs again for each part that was fetched. */
+	function showButtons(root) {
 		for (const button of root.querySelectorAll('[data-copy]')) {
 			button.hidden = !navigator.clipboard;
 		}
 	}
-	wake(document);
+	showButtons(document);
 	for (const button of document.querySelectorAll('[data-preview], [data-live]')) {
 		button.hidden = true;
 	}
-	const unseen = document.querySelector('iframe[name]:not([src])');
-	if (unseen) {
+	if (document.querySelector('iframe[name]:not([src])')) {
 		preview(document.querySelector('[data-preview]'));
 	}
-	document.addEventListener('htmx:after:swap', () => wake(document));
+	document.addEventListener('htmx:after:swap', () => showButtons(document));
 	if (location.hash === '#search') {
 		document.querySelector('main input[type="search"]')?.focus();
 	}
 })();
 
-// Passkeys: a form holds what the browser is asked, and sends what it answered.
+// Passkeys: a form contains the request to the browser, and submits its response.
 (() => {
-	const bytesOf = text => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), one => one.charCodeAt(0));
+	const bytesOf = text =>
+		Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), char => char.charCodeAt(0));
 	const textOf = buffer =>
 		btoa(String.fromCharCode(...new Uint8Array(buffer)))
 			.replace(/\+/g, '-')
 			.replace(/\//g, '_')
 			.replace(/=+$/, '');
 
-	async function ask(kind, options) {
-		const withBytes = list => list?.map(one => ({...one, id: bytesOf(one.id)}));
+	async function requestCredential(kind, options) {
+		const withBytes = list => list?.map(credential => ({...credential, id: bytesOf(credential.id)}));
 		const publicKey = {
 			...options,
 			challenge: bytesOf(options.challenge),
@@ -138,13 +138,15 @@
 		}
 		event.preventDefault();
 		try {
-			field.value = JSON.stringify(await ask(field.dataset.passkey, JSON.parse(field.dataset.options)));
+			field.value = JSON.stringify(
+				await requestCredential(field.dataset.passkey, JSON.parse(field.dataset.options)),
+			);
 			form.requestSubmit();
 		} catch (error) {
 			form.querySelector('[role="alert"]').textContent =
 				error.name === 'InvalidStateError'
-					? 'This device has a passkey of yours already.'
-					: 'Nothing was done: the browser was told to stop, or has no such passkey.';
+					? 'This device already has one of your passkeys.'
+					: 'Nothing was changed: the request was canceled, or the browser has no matching passkey.';
 		}
 	});
 

@@ -14,11 +14,11 @@ journey('a user opens a link, sets a password, and signs in with it', async (t, 
 	await type('New password', password);
 	await press('Set the password');
 	await page.getByText('The password is set.').waitFor();
-	await press('Log out');
-	await page.getByText('You are logged out.').waitFor();
+	await press('Sign out');
+	await page.getByText('You are signed out.').waitFor();
 	await type('E-mail', email);
 	await type('Password', password);
-	await press('Log in');
+	await press('Sign in');
 	await page.getByRole('heading', {name: 'Messages'}).waitFor();
 	t.is(new URL(page.url()).pathname, '/messages');
 });
@@ -81,7 +81,7 @@ journey('a viewer visits every page and finds nothing to change', async (t, {ope
 	for (const place of places) {
 		await go(place);
 		await page.waitForURL(new RegExp(`/${place.toLowerCase()}`));
-		t.is(await page.getByText('this needs the role').count(), 0, place);
+		t.is(await page.getByText('This requires the role').count(), 0, place);
 		for (const form of await page.locator('main form[method=post]').all()) {
 			t.is(await form.getAttribute('action'), '/returned/explain', place);
 		}

@@ -51,7 +51,7 @@ journey('a user adds an address, reads a received message and its file, and dele
 	await open('ada@example.net');
 	const mail = page.frameLocator('iframe');
 	await mail.getByText('Thank you!').waitFor();
-	await page.getByText('Images of other hosts are not loaded.').waitFor();
+	await page.getByText('Remote images are not loaded.').waitFor();
 	t.is(await page.locator('a[download]', {hasText: 'one.png'}).count(), 1);
 	t.is(await page.locator('iframe').getAttribute('sandbox'), '');
 	for (const n of ['2', 'x', '99999999999', '1.5']) {

@@ -20,7 +20,7 @@ journey('a user of one workspace sees nothing of another', async (t, {open, own}
 	const {page, press, search, go} = await open(await visitorOf(service(), 'admin', 'other'));
 	await page.goto(`/messages/${body.id}`);
 	await page.getByRole('heading', {name: 'Not found'}).waitFor();
-	await press('Go to the start', 'a');
+	await press('Go to the dashboard', 'a');
 	await page.waitForURL(/\/messages$/);
 	t.is(await page.getByText(to).count(), 0);
 	await search(to);
@@ -41,7 +41,7 @@ journey('a user switches to another workspace', async (t, {open, own}) => {
 	] as const) {
 		await page.goto('/overview');
 		await choose('Workspace', workspace);
-		await press('Go');
+		await press('Switch');
 		await go('Messages');
 		await page.getByText(own(`${workspace}@dest.example`)).waitFor();
 		t.is(await page.getByText(own(`${other}@dest.example`)).count(), 0);

@@ -46,7 +46,7 @@ storeTest(test, 'revokes a key once, and only from its own workspace', async (t,
 	const {row} = await create();
 	const revoke = (workspace: string) =>
 		write(trx => performIn(revokeKey, {...context, workspaceId: workspace, trx}, {id: row.id}));
-	t.is((await t.throwsAsync(revoke(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
+	t.is((await t.throwsAsync(revoke(other), {instanceOf: Refused}))?.wrong, `key ${row.id} not found`);
 	t.like(await revoke(workspaceId), {id: row.id, revoked_at: '2026-06-09T10:00:00.000Z'});
 	t.is(
 		(await t.throwsAsync(revoke(workspaceId), {instanceOf: Refused}))?.wrong,
@@ -62,7 +62,7 @@ storeTest(
 		const {row} = await create();
 		const rotate = (workspace: string, id = row.id) =>
 			write(trx => performIn(rotateKey, {...context, workspaceId: workspace, trx}, {id, overlap: 3600}));
-		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
+		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `key ${row.id} not found`);
 		const rotated = await rotate(workspaceId);
 		t.like(rotated, {
 			row: {name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '5/1', expires_at: null},
