@@ -7,7 +7,7 @@ import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import type {FoundMail} from './mail-files.ts';
 
 /** A message that has arrived, but is not stored yet. */
-type Coming = {
+type IncomingMail = {
 	readonly raw: Buffer;
 	readonly source: InboundSource;
 	/** Empty for the null sender, `null` if unknown. */
@@ -17,18 +17,18 @@ type Coming = {
 	readonly helo?: string;
 	/** The workspace whose smarthost posted it. */
 	readonly workspaceId?: string | null;
-	/** What makes it unique. If absent, its bytes and recipients do. */
-	readonly once?: string;
+	/** What identifies it. If absent, its bytes and recipients do. */
+	readonly uniqueKey?: string;
 	/** If absent, the operator supplied it. */
 	readonly turn?: ReadingTurn;
 };
 
-const ofOperator: ReadingTurn = {precedence: precedence.proven, turn: 'ingest'};
+const operatorTurn: ReadingTurn = {precedence: precedence.proven, turn: 'ingest'};
 
 export type Accepted = {
 	/** The key of its row. */
 	readonly id: string;
-	/** `false` if the same message for the same recipients, or anything with the same `once`, was stored before. */
+	/** `false` if the same message for the same recipients, or anything with this `uniqueKey`, was stored before. */
 	readonly isNew: boolean;
 };
 
@@ -37,9 +37,9 @@ export function shortKey(id: string): string {
 	return id.slice(0, 16);
 }
 
-export type AcceptInbound = (mail: Coming) => Promise<Accepted>;
+export type AcceptInbound = (mail: IncomingMail) => Promise<Accepted>;
 
-type TakeInOptions = {
+type AcceptOptions = {
 	readonly writer: Writer;
 	/** The daemon that is to read the messages. */
 	readonly node: string | null;
@@ -55,13 +55,13 @@ export function digestInbound(raw: Buffer): string {
  * Stores an incoming message. Resolves once it is on stable storage. Rejects if the store fails; the sender retries.
  */
 export async function acceptInbound(
-	{writer, node, clock}: TakeInOptions,
-	{turn = ofOperator, once, ...mail}: Coming,
+	{writer, node, clock}: AcceptOptions,
+	{turn = operatorTurn, uniqueKey, ...mail}: IncomingMail,
 ): Promise<Accepted> {
 	const {raw, rcptTo} = mail;
 	const digest = digestInbound(raw);
 	const id = createHash('sha256')
-		.update(once ?? [digest, ...rcptTo.toSorted()].join('\n'))
+		.update(uniqueKey ?? [digest, ...rcptTo.toSorted()].join('\n'))
 		.digest('hex');
 	const receivedAt = storeTime(clock.now());
 	return await writer.submit(inboundWrite, {...mail, ...turn, id, digest, node, receivedAt});
@@ -95,25 +95,25 @@ export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	messages: AsyncIterable<Mail>,
 	store: (found: FoundMail) => Promise<Accepted>,
 ): AsyncGenerator<{readonly mail: Mail; readonly accepted: Accepted}> {
-	const under: Array<{readonly mail: Mail; readonly accepted: Promise<Accepted>}> = [];
+	const pending: Array<{readonly mail: Mail; readonly accepted: Promise<Accepted>}> = [];
 	let bytes = 0;
 
-	async function first() {
-		const {mail, accepted} = under.shift() as (typeof under)[number];
+	async function nextStored() {
+		const {mail, accepted} = pending.shift() as (typeof pending)[number];
 		bytes -= mail.found.raw.length;
 		return {mail, accepted: await accepted};
 	}
 
 	for await (const mail of messages) {
 		const accepted = store(mail.found);
-		accepted.catch(() => undefined); // Awaited in its turn, or never if an earlier one failed.
-		under.push({mail, accepted});
+		accepted.catch(() => undefined); // It is awaited in order, or never if an earlier one failed.
+		pending.push({mail, accepted});
 		bytes += mail.found.raw.length;
-		while (under.length >= maxConcurrent || bytes > maxConcurrentBytes) {
-			yield await first();
+		while (pending.length >= maxConcurrent || bytes > maxConcurrentBytes) {
+			yield await nextStored();
 		}
 	}
-	while (under.length > 0) {
-		yield await first();
+	while (pending.length > 0) {
+		yield await nextStored();
 	}
 }

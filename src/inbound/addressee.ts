@@ -60,7 +60,7 @@ type AddresseeOptions = {
 	readonly feedbackAddress: string;
 	/** Returns the workspace that receives mail at the address. */
 	readonly inboxOf: (address: string) => Promise<string | undefined>;
-	/** Returns the address of a recipient as it was given, or `undefined` if the recipient does not exist. */
+	/** Returns the address of a recipient as it was submitted, or `undefined` if the recipient does not exist. */
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, in milliseconds. */
 	readonly tokenLifetimeMs: () => number;
@@ -68,7 +68,7 @@ type AddresseeOptions = {
 };
 
 /** Local parts that accept reports from anyone, at each of our domains. */
-const reporters = new Map<string, Role>([
+const reportRoles = new Map<string, Role>([
 	['fbl', 'feedback'],
 	[reportLocals.dmarc, 'dmarc'],
 	[reportLocals.tls, 'tlsrpt'],
@@ -85,16 +85,16 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (!(await domains.has(domain))) {
 		return foreign;
 	}
-	const reporting = reporters.get(local);
-	if (reporting !== undefined) {
-		return {ok: true, role: reporting, address, recipient: null};
+	const reportRole = reportRoles.get(local);
+	if (reportRole !== undefined) {
+		return {ok: true, role: reportRole, address, recipient: null};
 	}
 	if (isOperatorAddress(address)) {
 		return {ok: true, role: 'operator', address, recipient: null};
 	}
 	const [role, signed] = parseSigned(links, local);
-	const proof = signed === null ? 'wrong' : await prove(options, signed);
-	if (signed !== null && proof === 'right') {
+	const proof = signed === null ? 'invalid' : await checkToken(options, signed);
+	if (signed !== null && proof === 'valid') {
 		return {ok: true, role, address, recipient: signed.id};
 	}
 	const workspaceId = domain === options.returnPathDomain ? undefined : await options.inboxOf(address);
@@ -116,17 +116,17 @@ function parseSigned(links: AddresseeOptions['links'], local: string): readonly 
 	}
 }
 
-async function prove(options: AddresseeOptions, signed: SignedId): Promise<'right' | 'wrong' | 'late'> {
+async function checkToken(options: AddresseeOptions, signed: SignedId): Promise<'valid' | 'invalid' | 'late'> {
 	const sentTo = await options.addressOf(signed.id);
 	if (sentTo !== undefined) {
-		return signed.verify(sentTo) ? 'right' : 'wrong';
+		return signed.verify(sentTo) ? 'valid' : 'invalid';
 	}
 	// `mailctl doctor` offers a bounce for a recipient that never existed.
 	if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
-		return 'right';
+		return 'valid';
 	}
 	// An expired recipient was removed. A younger one never existed, or its workspace was deleted.
-	return idTime(signed.id) < options.clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
+	return idTime(signed.id) < options.clock.now() - options.tokenLifetimeMs() ? 'late' : 'invalid';
 }
 
 /** Normalizes an address for comparison. A bare `postmaster` is that of this host (RFC 5321 §4.5.1). */
@@ -138,8 +138,8 @@ function parseParts(text: string, ownDomain: string): {local: string; domain: st
 	return {local, domain: parseDomain(domain) ?? domain.toLowerCase()};
 }
 
-const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
-const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
+const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 Address does not exist'};
+const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 Relaying denied'};
 
 /**
  * The domains for which mail is accepted: those of the settings, and those of the store. The latter are read at first
@@ -169,7 +169,7 @@ export class OurDomains {
 		}
 	}
 
-	/** Called after domains were added or removed. */
+	/** Must be called after domains were added or removed. */
 	forget(): void {
 		this.#stored = null;
 	}
@@ -186,7 +186,7 @@ type PendingLookup<Value> = {
  * key without a value.
  */
 export function askTogether<Value>(
-	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+	lookUp: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
 ): (key: string) => Promise<Value | undefined> {
 	let waiting: Array<PendingLookup<Value>> = [];
 	let isQuerying = false;
@@ -194,15 +194,15 @@ export function askTogether<Value>(
 	async function run(): Promise<void> {
 		isQuerying = true;
 		while (waiting.length > 0) {
-			const all = waiting;
+			const batch = waiting;
 			waiting = [];
 			try {
-				const values = await askAll(all.map(({key}) => key));
-				for (const {key, resolve} of all) {
+				const values = await lookUp(batch.map(({key}) => key));
+				for (const {key, resolve} of batch) {
 					resolve(values.get(key));
 				}
 			} catch (error) {
-				for (const {reject} of all) {
+				for (const {reject} of batch) {
 					reject(error);
 				}
 			}

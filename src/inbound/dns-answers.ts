@@ -32,37 +32,36 @@ type AskOptions = {
 
 export function askDns(options: AskOptions): Asking {
 	const known = new Map<string, DnsAnswer<unknown>>();
-	const done = askAll(options, known);
+	const done = lookUp(options, known);
 	// A caller that stops waiting must not cause an unhandled rejection.
 	done.catch(() => undefined);
 	return {known, done};
 }
 
-async function askAll({resolver, missing, clock}: AskOptions, known: Map<string, DnsAnswer<unknown>>): Promise<void> {
-	let leftMs = maxLookupMs;
-	for (let round = 0; round < maxRounds && leftMs > 0; round++) {
+async function lookUp({resolver, missing, clock}: AskOptions, known: Map<string, DnsAnswer<unknown>>): Promise<void> {
+	let remainingMs = maxLookupMs;
+	for (let round = 0; round < maxRounds && remainingMs > 0; round++) {
 		const questions = (await missing(known)).slice(0, maxQuestions - known.size);
 		if (questions.length === 0) {
 			return;
 		}
-		const began = clock.monotonic();
+		const startedAt = clock.monotonic();
 		const lookups = questions.map(async question => {
-			const answer: DnsAnswer<unknown> = await resolver[question.type](question.name).catch(() => failed);
-			known.set(questionKey(question), bounded(answer));
+			const answer: DnsAnswer<unknown> = await resolver[question.type](question.name).catch(() => timedOut);
+			known.set(questionKey(question), withoutOversized(answer));
 		});
 		await inTime(
-			leftMs,
-			() => late,
+			remainingMs,
+			() => new Error('DNS did not respond in time'),
 			() => Promise.all(lookups),
 		).catch(() => undefined);
-		leftMs -= clock.monotonic() - began;
+		remainingMs -= clock.monotonic() - startedAt;
 	}
 }
 
-const late = new Error('DNS did not respond in time');
-const failed = {kind: 'failed', code: 'ETIMEOUT'} as const;
+const timedOut = {kind: 'failed', code: 'ETIMEOUT'} as const;
 
-function bounded(answer: DnsAnswer<unknown>): DnsAnswer<unknown> {
+function withoutOversized(answer: DnsAnswer<unknown>): DnsAnswer<unknown> {
 	const isLong = (record: unknown) => typeof record === 'string' && record.length > maxTextLength;
 	return answer.kind === 'found' && answer.records.some(isLong) ? {kind: 'failed', code: oversizedCode} : answer;
 }

@@ -2,7 +2,7 @@ import type {ImapFlow} from 'imapflow';
 import {type Accepted, takeAll} from './accept-inbound.ts';
 import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
 
-/** A message that the server does not return. `imapFault` describes the error. */
+/** A message that the server does not return. `imapProblem` describes the error. */
 export type Skipped = {readonly uid: number; readonly error: unknown};
 
 /** How far a mailbox has been read; see `mailbox_checkpoints`. */
@@ -12,17 +12,17 @@ export type Checkpoint = {
 	readonly save: (position: string, skipped: readonly Skipped[]) => Promise<void>;
 };
 
-type Counting = {taken: number; known: number; cut: number; skipped: number};
+type MutableRound = {taken: number; known: number; cut: number; skipped: number};
 /**
  * Counts of one pass over a mailbox: messages that are new, messages already known, those of both that were too large
  * to be read completely, and messages that the server did not return.
  */
-export type Round = Readonly<Counting>;
+export type Round = Readonly<MutableRound>;
 
-export const newRound = (): Counting => ({taken: 0, known: 0, cut: 0, skipped: 0});
+export const newRound = (): MutableRound => ({taken: 0, known: 0, cut: 0, skipped: 0});
 
 /** Counts a message that is stored. */
-export function count(round: Counting, {isCut}: FoundMail, {isNew}: Accepted): void {
+export function count(round: MutableRound, {isCut}: FoundMail, {isNew}: Accepted): void {
 	round[isNew ? 'taken' : 'known']++;
 	round.cut += isCut ? 1 : 0;
 }
@@ -34,7 +34,7 @@ export type FailedCommand = {
 	readonly searching?: true;
 };
 
-const failedAt = <Thrown>(error: Thrown, command: FailedCommand): Thrown =>
+const withCommand = <Thrown>(error: Thrown, command: FailedCommand): Thrown =>
 	Object.assign(error as object, command) as Thrown;
 
 type TakeNewOptions = {
@@ -47,34 +47,34 @@ type TakeNewOptions = {
 /** One pass over one connection. */
 type Pass = Pick<TakeNewOptions, 'acceptMessage'> & {
 	readonly client: ImapFlow;
-	readonly round: Counting;
+	readonly round: MutableRound;
 	/** Whether the server has returned a message. If so, a refusal is the fault of the refused message. */
 	hasReturnedMessage: boolean;
 };
 
 type Fetched = {
 	/** UIDs of the messages that are stored. */
-	readonly got: Set<number>;
-	/** Why the others are missing, or `null` if the server does not say. */
+	readonly storedUids: Set<number>;
+	/** Why the rest is missing, or `null` if the server reports no error. */
 	refusal: Error | null;
-	/** Whether the server sent something for a message. */
-	isAnswered: boolean;
+	/** Whether the server returned anything for a message. */
+	hasData: boolean;
 };
 
 /** How many messages one command fetches before the checkpoint moves. */
 const messagesAtOnce = 100;
-/** A message is not fetched again after so many connections were lost at it. A single loss may be a coincidence. */
+/** A message is not fetched again once it has cost this many connections. A single loss may be a coincidence. */
 const maxLosses = 2;
 
 /**
  * Stores the new messages of a folder, over as many connections as necessary. A message that the server refuses to
- * return, or at which it closes the connection, does not block the others. Messages that fail together are fetched one
+ * return, or for which it closes the connection, does not block the others. Messages that fail together are fetched one
  * by one, and the failing one is skipped once the server has returned another one. If it returns none at all, the
  * server is broken, and nothing is skipped.
  */
 export class FolderReader {
 	#validity: string | null = null;
-	/** The messages being fetched. Still set when the next connection starts if the last one was lost meanwhile. */
+	/** The messages being fetched. If the connection is lost meanwhile, this is still set when the next one starts. */
 	#pending: readonly number[] | null = null;
 	/** Messages up to this UID are fetched one by one. */
 	#oneByOneUpTo = 0;
@@ -91,12 +91,12 @@ export class FolderReader {
 		this.#noteLoss(validity);
 		const uids = await uidsAfter(client, uidIn(await checkpoint.load(), validity));
 		const pass: Pass = {client, acceptMessage, round: newRound(), hasReturnedMessage: false};
-		for (let at = 0; at < uids.length && !signal.aborted; at += messagesAtOnce) {
-			const some = uids.slice(at, at + messagesAtOnce);
-			const skipped = await this.#takeSome(pass, some);
-			await checkpoint.save(`${validity}:${some.at(-1)}`, skipped);
+		for (let start = 0; start < uids.length && !signal.aborted; start += messagesAtOnce) {
+			const batch = uids.slice(start, start + messagesAtOnce);
+			const skipped = await this.#takeBatch(pass, batch);
+			await checkpoint.save(`${validity}:${batch.at(-1)}`, skipped);
 			pass.round.skipped += skipped.length;
-			for (const uid of some) {
+			for (const uid of batch) {
 				this.#losses.delete(uid);
 			}
 		}
@@ -105,7 +105,7 @@ export class FolderReader {
 
 	/** Adds to a connection's error which messages were being fetched. */
 	explain(error: unknown): unknown {
-		return this.#pending === null ? error : failedAt(error, {fetching: this.#pending});
+		return this.#pending === null ? error : withCommand(error, {fetching: this.#pending});
 	}
 
 	#noteLoss(validity: string): void {
@@ -116,10 +116,10 @@ export class FolderReader {
 			this.#oneByOneUpTo = 0;
 			this.#losses.clear();
 		} else if (lost !== null) {
-			const [first = 0] = lost;
+			const [uid = 0] = lost;
 			this.#oneByOneUpTo = Math.max(this.#oneByOneUpTo, lost.at(-1) ?? 0);
 			if (lost.length === 1) {
-				this.#losses.set(first, this.#lossesAt(first) + 1);
+				this.#losses.set(uid, this.#lossesAt(uid) + 1);
 			}
 		}
 	}
@@ -128,62 +128,62 @@ export class FolderReader {
 		return this.#losses.get(uid) ?? 0;
 	}
 
-	async #takeSome(pass: Pass, uids: readonly number[]): Promise<Skipped[]> {
+	async #takeBatch(pass: Pass, uids: readonly number[]): Promise<Skipped[]> {
 		if ((uids[0] ?? 0) <= this.#oneByOneUpTo) {
 			return await this.#takeOneByOne(pass, uids);
 		}
-		const {got} = await this.#take(pass, uids);
+		const {storedUids} = await this.#take(pass, uids);
 		return await this.#takeOneByOne(
 			pass,
-			uids.filter(uid => !got.has(uid)),
+			uids.filter(uid => !storedUids.has(uid)),
 		);
 	}
 
 	/** Returns the messages to skip. Rejects if the server returns none at all. */
 	async #takeOneByOne(pass: Pass, uids: readonly number[]): Promise<Skipped[]> {
-		const faults = new Map<number, Error>();
-		// Messages at which a connection was lost come last, so that the others are read before it may be lost again.
+		const errors = new Map<number, Error>();
+		// Messages that cost a connection come last, so that the others are read before another one may be lost.
 		for (const uid of uids.toSorted((a, b) => this.#lossesAt(a) - this.#lossesAt(b))) {
-			const fault = await this.#takeOne(pass, uid);
-			if (fault !== null) {
-				faults.set(uid, fault);
+			const error = await this.#takeOne(pass, uid);
+			if (error !== null) {
+				errors.set(uid, error);
 			}
 		}
 		// A refusal may be temporary.
-		for (const uid of [...faults.keys()]) {
-			const fault = await this.#takeOne(pass, uid);
-			if (fault === null) {
-				faults.delete(uid);
+		for (const uid of [...errors.keys()]) {
+			const error = await this.#takeOne(pass, uid);
+			if (error === null) {
+				errors.delete(uid);
 			}
 		}
-		const [first] = faults.values();
-		if (first !== undefined && !pass.hasReturnedMessage) {
-			throw first;
+		const [firstError] = errors.values();
+		if (firstError !== undefined && !pass.hasReturnedMessage) {
+			throw firstError;
 		}
-		return [...faults].map(([uid, error]) => ({uid, error}));
+		return [...errors].map(([uid, error]) => ({uid, error}));
 	}
 
 	/** Returns why the message cannot be read, or `null` if it is stored or was removed meanwhile. */
 	async #takeOne(pass: Pass, uid: number): Promise<Error | null> {
 		if (pass.hasReturnedMessage && this.#lossesAt(uid) >= maxLosses) {
-			return failedAt(new Error('the connection was lost'), {fetching: [uid]});
+			return withCommand(new Error('the connection was lost'), {fetching: [uid]});
 		}
-		const {got, refusal} = await this.#take(pass, [uid]);
-		if (got.has(uid)) {
+		const {storedUids, refusal} = await this.#take(pass, [uid]);
+		if (storedUids.has(uid)) {
 			return null;
 		}
-		const isThere = refusal !== null || (await hasMessage(pass.client, uid));
-		return isThere ? failedAt(refusal ?? refused('OK', 'it sends nothing'), {fetching: [uid]}) : null;
+		const exists = refusal !== null || (await hasMessage(pass.client, uid));
+		return exists ? withCommand(refusal ?? refused('OK', 'the server returned nothing'), {fetching: [uid]}) : null;
 	}
 
 	/** Fetches messages with one command and stores them. */
 	async #take(pass: Pass, uids: readonly number[]): Promise<Fetched> {
-		const fetched: Fetched = {got: new Set(), refusal: null, isAnswered: false};
+		const fetched: Fetched = {storedUids: new Set(), refusal: null, hasData: false};
 		for await (const {mail, accepted} of takeAll(this.#fetch(pass.client, uids, fetched), pass.acceptMessage)) {
-			fetched.got.add(mail.uid);
+			fetched.storedUids.add(mail.uid);
 			count(pass.round, mail.found, accepted);
 		}
-		pass.hasReturnedMessage ||= fetched.isAnswered;
+		pass.hasReturnedMessage ||= fetched.hasData;
 		return fetched;
 	}
 
@@ -199,13 +199,13 @@ export class FolderReader {
 			for await (const message of client.fetch(uids.join(','), query, {uid: true})) {
 				const {uid, source, size} = message;
 				if (source) {
-					fetched.isAnswered = true;
+					fetched.hasData = true;
 					this.#pending = null;
 					yield {uid, found: foundMail('imap', source, Math.max(size ?? 0, source.length))};
 					this.#pending = uids;
 				} else if ('source' in message) {
-					fetched.isAnswered = true;
-					fetched.refusal = refused('OK', 'it sends NIL as its content');
+					fetched.hasData = true;
+					fetched.refusal = refused('OK', 'the server returned NIL as its content');
 				}
 			}
 		} catch (error) {
@@ -238,25 +238,25 @@ function toValidity({mailbox}: ImapFlow): string {
 }
 
 async function hasMessage(client: ImapFlow, uid: number): Promise<boolean> {
-	const found = await client.search({uid: String(uid)}, {uid: true});
+	const uids = await client.search({uid: String(uid)}, {uid: true});
 	toValidity(client);
-	return found ? found.includes(uid) : true;
+	return uids ? uids.includes(uid) : true;
 }
 
-async function uidsAfter(client: ImapFlow, last: number): Promise<number[]> {
-	const found = await client.search({uid: `${last + 1}:*`}, {uid: true});
-	if (!found) {
+async function uidsAfter(client: ImapFlow, lastUid: number): Promise<number[]> {
+	const uids = await client.search({uid: `${lastUid + 1}:*`}, {uid: true});
+	if (!uids) {
 		toValidity(client);
-		throw failedAt(refused('NO', 'the server refuses to search'), {searching: true});
+		throw withCommand(refused('NO', 'the server refused to search'), {searching: true});
 	}
 	// RFC 3501 §6.4.8: `n:*` always includes the last message, even if its UID is below n.
-	return found.filter(uid => uid > last).sort((a, b) => a - b);
+	return uids.filter(uid => uid > lastUid).sort((a, b) => a - b);
 }
 
 /** Returns the UID up to which a folder was read, or 0 if nothing was read or UIDVALIDITY changed. */
 function uidIn(position: string | null, validity: string): number {
-	const [, then, uid] = /^(\d+):(\d+)$/.exec(position ?? '') ?? [];
-	return then === validity ? Number(uid) : 0;
+	const [, savedValidity, uid] = /^(\d+):(\d+)$/.exec(position ?? '') ?? [];
+	return savedValidity === validity ? Number(uid) : 0;
 }
 
 const probeBytes = 1024;
@@ -271,6 +271,6 @@ export async function probeNext(client: ImapFlow, position: string | null): Prom
 		await client.fetchAll(String(uid), {source: {start: 0, maxLength: probeBytes}}, {uid: true});
 		toValidity(client);
 	} catch (error) {
-		throw failedAt(error, {fetching: [uid]});
+		throw withCommand(error, {fetching: [uid]});
 	}
 }

@@ -36,7 +36,7 @@ type InboundObserver = {
 };
 
 export type InboundListenerOptions = ListenerOptions & {
-	/** Our own names in `X-Loop`. */
+	/** The names by which `X-Loop` identifies this installation. */
 	readonly ourNames: readonly string[];
 	/** Judges the address of a RCPT command. Rejects if the store cannot be read. */
 	readonly judge: (address: string) => Promise<Judged>;
@@ -68,13 +68,13 @@ export class InboundListener extends SmtpListener<State> {
 		super(options, {...defaultLimits, ...options.limits});
 	}
 
-	listen(at: {readonly host: string; readonly port: number}): Promise<AddressInfo> {
-		const own = {
+	listen(address: {readonly host: string; readonly port: number}): Promise<AddressInfo> {
+		const serverOptions = {
 			banner: 'mailctl',
 			authOptional: true,
 			disabledCommands: this.options.tls === null ? [...disabledCommands, 'STARTTLS'] : disabledCommands,
 		};
-		return this.listenAs(own, at);
+		return this.listenAs(serverOptions, address);
 	}
 
 	#refuse(reason: RefusalReason, {client}: Session<State>, refusal: Error): Error {
@@ -109,15 +109,15 @@ export class InboundListener extends SmtpListener<State> {
 		if (session.addressees.length >= this.limits.recipients) {
 			return reply(452, '4.5.3 Too many recipients');
 		}
-		const judged = await this.options.judge(recipient.address);
-		if (!judged.ok) {
-			return this.#refuse(judged.reason, session, reply(judged.code, judged.text));
+		const verdict = await this.options.judge(recipient.address);
+		if (!verdict.ok) {
+			return this.#refuse(verdict.reason, session, reply(verdict.code, verdict.text));
 		}
-		if (!(await this.options.allowances.has(judged, session.client, announcedSize(envelope)))) {
+		if (!(await this.options.allowances.has(verdict, session.client, announcedSize(envelope)))) {
 			return this.#refuse('too_many', session, reply(450, tooMany));
 		}
-		session.addressees.push(judged);
-		recipient.address = judged.address;
+		session.addressees.push(verdict);
+		recipient.address = verdict.address;
 		return null;
 	}
 
@@ -145,7 +145,7 @@ export class InboundListener extends SmtpListener<State> {
 			share,
 		};
 		if (isLooping(raw, ourNames)) {
-			// A person should learn about the loop. A report's sender cannot be told, so the report is dropped.
+			// A person should learn about the loop. The sender of a report cannot act on it, so the report is dropped.
 			if (roles.some(isForPeople)) {
 				share.giveBack();
 				observer.inboundRefused('looping', client);

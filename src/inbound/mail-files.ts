@@ -111,8 +111,8 @@ export async function readMailFile(path: string, source: FoundMail['source'], li
 }
 
 /**
- * Yields the messages in `new`. Skips those that another reader took, and reports those that cannot be read, which stay
- * in place.
+ * Yields the messages in `new`. Skips those that another reader has moved, and reports those that cannot be read, which
+ * stay in place.
  */
 export async function* newMails(
 	folder: string,
@@ -140,7 +140,7 @@ export async function* newMails(
 export async function putAside(folder: string, name: string): Promise<void> {
 	const base = name.split(':2,')[0] as string;
 	await rename(join(folder, 'new', name), join(folder, 'cur', `${base}:2,S`)).catch(error => {
-		// Another reader was faster.
+		// Another reader has moved it already.
 		if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
 			throw error;
 		}
@@ -188,18 +188,18 @@ const [newline, space] = [0x0a, 0x20];
  */
 export class MboxSplitter {
 	readonly #maxLength: number;
-	// The data to search again, and how much of it already belongs to a message. The initial line break makes the first
-	// `From ` line look like all others.
+	// The data to search again, its offset in the file, and how much of it belongs to a message already. The initial
+	// line break makes the first `From ` line look like all others.
 	#rest: Buffer = Buffer.from('\n');
-	#restAt: number;
-	#added = 1;
+	#restOffset: number;
+	#restConsumed = 1;
 	#current: Pick<MboxMail, 'offset' | 'line'>;
 	#parts: Buffer[] = [];
 	#size = 0;
 
 	constructor(maxLength: number, offset = 0) {
 		this.#maxLength = maxLength;
-		this.#restAt = offset - 1;
+		this.#restOffset = offset - 1;
 		this.#current = {offset, line: ''};
 	}
 
@@ -233,29 +233,31 @@ export class MboxSplitter {
 
 	#split(data: Buffer, isAtEnd: boolean): MboxMail[] {
 		const messages: MboxMail[] = [];
-		let consumed = this.#added;
-		let at = data.indexOf(mark);
-		while (at !== -1) {
-			const end = data.indexOf(newline, at + 1);
-			if (end === -1 && !isAtEnd && data.length - at <= maxLineLength) {
+		let consumed = this.#restConsumed;
+		let index = data.indexOf(mark);
+		while (index !== -1) {
+			const lineFeed = data.indexOf(newline, index + 1);
+			if (lineFeed === -1 && !isAtEnd && data.length - index <= maxLineLength) {
 				break; // The line is incomplete so far.
 			}
-			const lineEnd = end === -1 ? data.length : end;
-			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + maxLineLength)).replace(/\r$/, '');
+			const end = lineFeed === -1 ? data.length : lineFeed;
+			const line = data
+				.toString('latin1', index + 1, Math.min(end, index + 2 + maxLineLength))
+				.replace(/\r$/, '');
 			if (isFromLine(line)) {
-				this.#add(data.subarray(consumed, Math.max(consumed, at + 1)));
+				this.#add(data.subarray(consumed, Math.max(consumed, index + 1)));
 				messages.push(...this.#finish());
-				this.#current = {offset: this.#restAt + at + 1, line};
-				consumed = Math.min(lineEnd + 1, data.length);
+				this.#current = {offset: this.#restOffset + index + 1, line};
+				consumed = Math.min(end + 1, data.length);
 			}
-			at = data.indexOf(mark, at + 1);
+			index = data.indexOf(mark, index + 1);
 		}
-		// A line that begins at the end may be a `From ` line.
-		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
-		this.#add(data.subarray(consumed, isAtEnd ? data.length : Math.max(consumed, open)));
-		this.#rest = data.subarray(open);
-		this.#restAt += open;
-		this.#added = Math.max(0, consumed - open);
+		// The end of the data may be the beginning of a `From ` line.
+		const restStart = index === -1 ? Math.max(0, data.length - mark.length) : index;
+		this.#add(data.subarray(consumed, isAtEnd ? data.length : Math.max(consumed, restStart)));
+		this.#rest = data.subarray(restStart);
+		this.#restOffset += restStart;
+		this.#restConsumed = Math.max(0, consumed - restStart);
 		return messages;
 	}
 }
@@ -314,15 +316,15 @@ export async function startOf(file: FileHandle, position: MboxPosition | null): 
 	return isSameFile && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
 }
 
-/** Yields the messages of an mbox from an offset, in bounded memory. Reports to `readTo` how far the file was read. */
+/** Yields the messages of an mbox from an offset, in bounded memory. Passes to `onProgress` how far it was read. */
 export async function* mailsOfMbox(
 	file: FileHandle,
 	start: number,
-	readTo: (offset: number) => void,
+	onProgress: (offset: number) => void,
 ): AsyncGenerator<FoundInMbox> {
 	const {dev: device, ino: inode} = await file.stat();
 	const chunks = file.createReadStream({start, autoClose: false}) as AsyncIterable<Buffer>;
-	for await (const {offset, line, bytes, size} of splitMbox(chunks, start, readTo)) {
+	for await (const {offset, line, bytes, size} of splitMbox(chunks, start, onProgress)) {
 		yield {found: foundMail('mbox', bytes, size), position: {device, inode, offset, line}};
 	}
 }
@@ -330,19 +332,19 @@ export async function* mailsOfMbox(
 async function* splitMbox(
 	chunks: AsyncIterable<Buffer>,
 	start = 0,
-	readTo?: (offset: number) => void,
+	onProgress?: (offset: number) => void,
 ): AsyncGenerator<MboxMail> {
 	const splitter = new MboxSplitter(maxMailBytes, start);
 	let read = start;
 	for await (const chunk of chunks) {
 		yield* splitter.push(chunk);
 		read += chunk.length;
-		readTo?.(read);
+		onProgress?.(read);
 	}
 	yield* splitter.end();
 }
 
-/** Parses a stored position. `null` means that there is none. */
+/** Parses a stored position. `null` means that none is stored. */
 export function parsePosition(text: string | null): MboxPosition | null {
 	return text === null ? null : JSON.parse(text);
 }
@@ -382,33 +384,33 @@ async function* mailsIn(
 	{isSingle}: {readonly isSingle: boolean},
 ): AsyncGenerator<FoundMail> {
 	const stream = chunks[Symbol.asyncIterator]();
-	let first = Buffer.alloc(0);
+	let head = Buffer.alloc(0);
 	let isEnded = false;
-	while (!isEnded && first.length < maxFirstLineLength && !first.includes('\n')) {
+	while (!isEnded && head.length < maxFirstLineLength && !head.includes('\n')) {
 		const next = await stream.next();
 		isEnded = next.done === true;
-		first = next.done ? first : Buffer.concat([first, next.value]);
+		head = next.done ? head : Buffer.concat([head, next.value]);
 	}
-	const rest = {[Symbol.asyncIterator]: () => prefixed(first, stream)};
-	const isMbox = isFromLine((first.toString('latin1').split('\n')[0] as string).replace(/\r$/, ''));
+	const allChunks = {[Symbol.asyncIterator]: () => prefixed(head, stream)};
+	const isMbox = isFromLine((head.toString('latin1').split('\n')[0] as string).replace(/\r$/, ''));
 	if (isMbox && !isSingle) {
-		for await (const {bytes, size} of splitMbox(rest)) {
+		for await (const {bytes, size} of splitMbox(allChunks)) {
 			yield foundMail('stdin', bytes, size);
 		}
 	} else {
-		yield* oneMail(rest, isMbox ? first.indexOf('\n') + 1 : 0);
+		yield* singleMail(allChunks, isMbox ? head.indexOf('\n') + 1 : 0);
 	}
 }
 
-async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
-	yield first;
+async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+	yield head;
 	for (let next = await rest.next(); !next.done; next = await rest.next()) {
 		yield next.value;
 	}
 }
 
 /** Yields nothing if the stream is empty. */
-async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGenerator<FoundMail> {
+async function* singleMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGenerator<FoundMail> {
 	const parts: Buffer[] = [];
 	let size = -skip;
 	for await (const chunk of chunks) {
@@ -441,12 +443,12 @@ export const maxMailBytes = 10 * 1024 * 1024;
  * How much is read of a larger message. A report has its information at the beginning and returns the original message
  * last, which would only fill the store.
  */
-const partOfLarger = 1024 * 1024;
+const maxCutBytes = 1024 * 1024;
 
 /** Creates a message. `bytes` are at least its first `maxMailBytes` octets, and `size` is its full size. */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
 	const isCut = size > maxMailBytes;
-	const raw = wireForm(isCut ? bytes.subarray(0, partOfLarger) : bytes);
+	const raw = wireForm(isCut ? bytes.subarray(0, maxCutBytes) : bytes);
 	return {source, raw, mailFrom: returnPathOf(raw), isCut};
 }
 
@@ -471,26 +473,26 @@ export function wireForm(stored: Buffer): Buffer {
 		return stored;
 	}
 	const wire = Buffer.allocUnsafe(stored.length + bare + (hasFinalLf ? 0 : 2));
-	let at = 0;
-	for (let i = 0; i < stored.length; i++) {
-		const byte = stored[i] as number;
-		if (byte === lf && stored[i - 1] !== cr) {
-			wire[at++] = cr;
+	let length = 0;
+	for (let index = 0; index < stored.length; index++) {
+		const byte = stored[index] as number;
+		if (byte === lf && stored[index - 1] !== cr) {
+			wire[length++] = cr;
 		}
-		wire[at++] = byte;
+		wire[length++] = byte;
 	}
 	if (!hasFinalLf) {
-		wire[at++] = cr;
-		wire[at++] = lf;
+		wire[length++] = cr;
+		wire[length++] = lf;
 	}
 	return wire;
 }
 
 function bareLineFeeds(stored: Buffer): number {
 	let count = 0;
-	// Searching for each of millions of them takes five times as long.
-	for (let at = 0; at < stored.length; at++) {
-		count += stored[at] === lf && stored[at - 1] !== cr ? 1 : 0;
+	// With millions of them, `indexOf` for each takes five times as long as this loop.
+	for (let index = 0; index < stored.length; index++) {
+		count += stored[index] === lf && stored[index - 1] !== cr ? 1 : 0;
 	}
 	return count;
 }

@@ -40,7 +40,7 @@ const defaultRestMs = 60_000;
 
 /**
  * The thread that reads messages, which may be hostile. It starts with the first message and stops when idle, because
- * an idle thread collects no garbage and retained 60 MB of messages.
+ * an idle thread collects no garbage: it held on to 60 MB of messages.
  */
 export class MailReader {
 	readonly #work: ForeignWork<ReaderJob, ReaderResult, NewRules>;
@@ -72,13 +72,13 @@ export class MailReader {
 	}
 
 	async #do(job: ReaderJob): Promise<ReaderResult> {
-		const end = await this.#work.do(job);
-		if (end.ok) {
-			return end.result;
+		const outcome = await this.#work.do(job);
+		if (outcome.ok) {
+			return outcome.result;
 		}
-		switch (end.why) {
+		switch (outcome.why) {
 			case 'spent':
-				throw new UnreadableError(`Reading it took longer than ${this.#limitMs} ms or too much memory.`);
+				throw new UnreadableError(`Reading it took more than ${this.#limitMs} ms or too much memory.`);
 			case 'starved':
 				throw new UnfinishedError('The machine is too busy to read the message.');
 			case 'stopped':

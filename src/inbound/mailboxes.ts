@@ -12,7 +12,7 @@ import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type
 import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mail-files.ts';
 
 type MailboxObserver = {
-	/** Reports that the mailbox was read. `isWorking` is false until a mailbox that hung also responds after a rest. */
+	/** Reports that the mailbox was read. After it hung, `isWorking` is false until it has responded after a pause. */
 	readonly mailboxRead: (round: Round, isWorking: boolean) => void;
 	/** Reports that the mailbox cannot be read. The next attempt is made after at least this time, in milliseconds. */
 	readonly mailboxFailed: (error: unknown, waitMs: number) => void;
@@ -41,14 +41,14 @@ export function mailboxProblem(error: unknown, mailbox: BounceMailbox): MailboxP
 	return mailbox.kind === 'imap' ? imapProblem(error, mailbox) : maildirProblem(error, mailbox.path);
 }
 
-function noting(acceptMessage: MailboxOptions['acceptMessage'], more: () => void): MailboxOptions['acceptMessage'] {
+function withProgress(accept: MailboxOptions['acceptMessage'], onProgress: () => void): typeof accept {
 	return async found => {
-		more();
-		return await acceptMessage(found).finally(more);
+		onProgress();
+		return await accept(found).finally(onProgress);
 	};
 }
 
-const lookMs = 1000;
+const progressCheckMs = 1000;
 
 function imapMailbox(mailbox: ImapMailbox, {acceptMessage, checkpoint, ca}: MailboxOptions): Mailbox {
 	const reader = new FolderReader();
@@ -58,20 +58,20 @@ function imapMailbox(mailbox: ImapMailbox, {acceptMessage, checkpoint, ca}: Mail
 			client.on('exists', wake);
 			client.on('close', wake);
 			return {
-				async takeNew(stop, more) {
+				async takeNew(stop, onProgress) {
 					// A large message may take long over a slow connection, so any received data counts as progress.
 					let received = 0;
 					const watch = setInterval(() => {
-						const now = client.stats().received;
-						if (now > received) {
-							more();
+						const total = client.stats().received;
+						if (total > received) {
+							onProgress();
 						}
-						received = now;
-					}, lookMs);
+						received = total;
+					}, progressCheckMs);
 					try {
 						return await reader.takeNew(client, {
 							checkpoint,
-							acceptMessage: noting(acceptMessage, more),
+							acceptMessage: withProgress(acceptMessage, onProgress),
 							signal: stop,
 						});
 					} finally {
@@ -88,13 +88,13 @@ function imapMailbox(mailbox: ImapMailbox, {acceptMessage, checkpoint, ca}: Mail
 }
 
 /** Errors of the folder itself, which are reported when it is read. */
-const ofFolder: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
+const folderErrors: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
 
 function maildirMailbox(folder: string, {acceptMessage, observer, watch = watchFolder}: MailboxOptions): Mailbox {
 	let isReported = false;
 
 	function unwatched(error: unknown): void {
-		if (!isReported && !ofFolder.has((error as NodeJS.ErrnoException).code)) {
+		if (!isReported && !folderErrors.has((error as NodeJS.ErrnoException).code)) {
 			isReported = true;
 			observer.unwatched(error);
 		}
@@ -113,15 +113,15 @@ function maildirMailbox(folder: string, {acceptMessage, observer, watch = watchF
 	return {
 		async open(wake) {
 			if (!(await isMaildir(folder))) {
-				throw new Error('it has no folders new and cur');
+				throw new Error('it does not contain the folders new and cur');
 			}
 			const watching = watchNew(wake);
 			return {
-				async takeNew(signal, more) {
+				async takeNew(signal, onProgress) {
 					const round = newRound();
 					for await (const {mail, accepted} of takeAll(
 						newMails(folder, signal, observer),
-						noting(acceptMessage, more),
+						withProgress(acceptMessage, onProgress),
 					)) {
 						await putAside(folder, mail.name);
 						count(round, mail.found, accepted);
@@ -155,8 +155,8 @@ type Mailbox = {
 };
 
 type OpenMailbox = {
-	/** Stores new messages, and calls `more` whenever data arrives. Rejects if the mailbox or the store fails. */
-	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
+	/** Stores new messages, and calls `onProgress` whenever data arrives. Rejects if the mailbox or the store fails. */
+	readonly takeNew: (signal: AbortSignal, onProgress: () => void) => Promise<Round>;
 	/** Starts listening for new messages. */
 	readonly listen: () => void;
 	/** Adds to an error of `takeNew` what was being read. */
@@ -175,7 +175,7 @@ type FollowOptions = {
 };
 
 /** The waits after failures start at one second and double each time. */
-const [firstWaitMs, maxWaitMs] = [1000, 5 * 60_000];
+const [minWaitMs, maxWaitMs] = [1000, 5 * 60_000];
 /** How often in a row a working connection may be lost without a report. */
 const maxSilentLosses = 3;
 /** Servers lock out users after repeated login failures. */
@@ -187,8 +187,8 @@ class HangsError extends Error {
 }
 
 /** Returns the result of work with a mail server. Rejects if the server sends nothing for the given time. */
-export function withinLimit<Result>(waitLimitMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
-	return inTime(waitLimitMs, () => new HangsError(`no data for ${waitLimitMs / 1000} s`), work);
+export function withinLimit<T>(limitMs: number, work: (onProgress: () => void) => Promise<T>): Promise<T> {
+	return inTime(limitMs, () => new HangsError(`no data for ${limitMs / 1000} s`), work);
 }
 
 /**
@@ -241,12 +241,12 @@ export class MailboxFollower {
 	}
 
 	/** Aborts an attempt that hangs, which may be in the middle of a login. */
-	async #open(woken: () => void): Promise<OpenMailbox> {
+	async #open(wake: () => void): Promise<OpenMailbox> {
 		const {mailbox, waitLimitMs} = this.#options;
 		const giveUp = new AbortController();
 		const signal = AbortSignal.any([this.#signal, giveUp.signal]);
 		try {
-			return await withinLimit(waitLimitMs, () => mailbox.open(woken, signal));
+			return await withinLimit(waitLimitMs, () => mailbox.open(wake, signal));
 		} catch (error) {
 			giveUp.abort();
 			throw error;
@@ -254,7 +254,7 @@ export class MailboxFollower {
 	}
 
 	/** Reads until the connection is lost, and then rejects. Counts how often the mailbox was read. */
-	async #read(counted: {times: number}): Promise<void> {
+	async #read(reads: {count: number}): Promise<void> {
 		const {intervalMs, waitLimitMs, observer} = this.#options;
 		let isLost = false;
 		const current = await this.#open(() => isLost || this.#wake());
@@ -262,13 +262,13 @@ export class MailboxFollower {
 		try {
 			while (!this.#signal.aborted) {
 				this.#isAwake = false;
-				const round = await withinLimit(waitLimitMs, more => current.takeNew(this.#signal, more)).catch(
-					(error: unknown) => {
-						throw current.explain(error);
-					},
-				);
-				counted.times++;
-				this.#hasHung &&= counted.times === 1;
+				const round = await withinLimit(waitLimitMs, onProgress =>
+					current.takeNew(this.#signal, onProgress),
+				).catch((error: unknown) => {
+					throw current.explain(error);
+				});
+				reads.count++;
+				this.#hasHung &&= reads.count === 1;
 				observer.mailboxRead(round, !this.#hasHung);
 				current.listen();
 				await this.#pause(intervalMs);
@@ -283,19 +283,19 @@ export class MailboxFollower {
 	async #run(): Promise<void> {
 		let failures = 0;
 		while (!this.#signal.aborted) {
-			const counted = {times: 0};
+			const reads = {count: 0};
 			try {
-				await this.#read(counted);
+				await this.#read(reads);
 			} catch (error) {
 				if (this.#signal.aborted) {
 					return;
 				}
 				// A connection that is lost immediately each time does not count as working.
-				failures = counted.times > 1 ? 0 : failures;
-				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(firstWaitMs * 2 ** failures, maxWaitMs);
+				failures = reads.count > 1 ? 0 : failures;
+				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(minWaitMs * 2 ** failures, maxWaitMs);
 				failures++;
 				this.#hasHung ||= error instanceof HangsError;
-				if (counted.times === 0 || this.#hasHung || failures > maxSilentLosses) {
+				if (reads.count === 0 || this.#hasHung || failures > maxSilentLosses) {
 					this.#options.observer.mailboxFailed(error, waitMs);
 				}
 				this.#isAwake = false;
@@ -324,12 +324,12 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
 	}
 	const {tls, user, host, port, folder} = mailbox;
 	const defaultPort = tls === 'implicit' ? 993 : 143;
-	const where = `${host.includes(':') ? `[${host}]` : host}${port === defaultPort ? '' : `:${port}`}`;
-	return `imap${tls === 'implicit' ? 's' : ''}://${encodeURIComponent(user)}@${where}/${encodeURI(folder)}`;
+	const address = `${host.includes(':') ? `[${host}]` : host}${port === defaultPort ? '' : `:${port}`}`;
+	return `imap${tls === 'implicit' ? 's' : ''}://${encodeURIComponent(user)}@${address}/${encodeURI(folder)}`;
 }
 
 /**
- * Connects, logs in, and opens the folder read-only. Rejects if that fails (see `imapFault`) or if `signal` aborts.
+ * Connects, logs in, and opens the folder read-only. Rejects if that fails (see `imapProblem`) or if `signal` aborts.
  * `ca` is the PEM of authorities to trust in addition to the public ones.
  */
 export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal?: AbortSignal): Promise<ImapFlow> {
@@ -380,46 +380,46 @@ const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOS
 export function imapProblem(thrown: unknown, mailbox: ImapMailbox): MailboxProblem {
 	const {host, port, folder} = mailbox;
 	const error = thrown as ImapFlowError & FailedCommand;
-	const where = `${host}:${port}`;
+	const server = `${host}:${port}`;
 	const code = error.code ?? '';
-	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
+	const texts = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
 	// Some servers echo the command that they refuse, with the password.
-	const message = clean(conceal(mailbox, said.find(Boolean) ?? withoutAdvice(error.message)));
+	const message = clean(conceal(mailbox, texts.find(Boolean) ?? withoutAdvice(error.message)));
 	if (error.authenticationFailed) {
 		return {
-			reason: `${where} rejected the login: ${message}`,
+			reason: `${server} rejected the login: ${message}`,
 			fix: 'correct the user and password in MAILCTL_BOUNCE_MAILBOX (percent-encoded)',
 		};
 	}
 	if (untrusted.test(code)) {
 		return {
-			reason: `the certificate of ${where} is not trusted: ${message}`,
+			reason: `the certificate of ${server} is not trusted: ${message}`,
 			fix: 'use a host name of the certificate, or add its CA with MAILCTL_CA_FILE',
 		};
 	}
 	if (error.tlsFailed || /^(ERR_SSL|EPROTO|UPGRADE_TIMEOUT|ERR_TLS)/.test(code)) {
 		return {
-			reason: `TLS with ${where} failed: ${message}`,
+			reason: `TLS with ${server} failed: ${message}`,
 			fix: 'use imaps:// for implicit TLS (port 993), imap:// for STARTTLS (143)',
 		};
 	}
 	if (error.fetching !== undefined) {
-		return fetchProblem(error, error.fetching, {where, folder, words: message});
+		return fetchProblem(error, error.fetching, {server, folder, message});
 	}
 	if (error.searching) {
 		return {
-			reason: `the folder ${folder} of ${where} cannot be searched: ${message}`,
+			reason: `the folder ${folder} of ${server} cannot be searched: ${message}`,
 			fix: "check the mail server's log: its index of the folder may be damaged",
 		};
 	}
 	if (error.responseStatus || error.mailboxMissing) {
 		return {
-			reason: `the folder ${folder} of ${where} cannot be read: ${message}`,
+			reason: `the folder ${folder} of ${server} cannot be read: ${message}`,
 			fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder of this user',
 		};
 	}
 	return {
-		reason: `${where} does not respond: ${message}${code === '' || message.includes(code) ? '' : ` (${code})`}`,
+		reason: `${server} does not respond: ${message}${code === '' || message.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
 	};
 }
@@ -428,14 +428,14 @@ export function imapProblem(thrown: unknown, mailbox: ImapMailbox): MailboxProbl
 function fetchProblem(
 	{responseStatus}: ImapFlowError,
 	uids: readonly number[],
-	{where, folder, words}: Readonly<Record<'where' | 'folder' | 'words', string>>,
+	{server, folder, message}: Readonly<Record<'server' | 'folder' | 'message', string>>,
 ): MailboxProblem {
 	const [first] = uids;
-	const what = uids.length === 1 ? `message UID ${first}` : `messages UID ${first} to ${uids.at(-1)}`;
+	const messages = uids.length === 1 ? `message UID ${first}` : `messages UID ${first} to ${uids.at(-1)}`;
 	return {
 		reason: responseStatus
-			? `${where} does not return ${what} of ${folder}: ${words}`
-			: `${where} closed the connection while returning ${what} of ${folder}: ${words}`,
+			? `${server} does not return ${messages} of ${folder}: ${message}`
+			: `${server} closed the connection while returning ${messages} of ${folder}: ${message}`,
 		fix:
 			uids.length === 1
 				? "open the message with a mail program and check the mail server's log; delete the message if neither helps"
@@ -443,8 +443,8 @@ function fetchProblem(
 	};
 }
 
-const maxWordsLength = 300;
+const maxMessageLength = 300;
 
 function clean(text: string): string {
-	return text.replace(unsafe, ' ').trim().replace(/\.$/, '').slice(0, maxWordsLength);
+	return text.replace(unsafe, ' ').trim().replace(/\.$/, '').slice(0, maxMessageLength);
 }

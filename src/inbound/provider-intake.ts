@@ -31,7 +31,7 @@ type AcceptEvents = (coming: {
 	readonly mailFrom: null;
 	readonly rcptTo: readonly string[];
 	readonly workspaceId: string | null;
-	readonly once?: string;
+	readonly uniqueKey?: string;
 	readonly turn: ReadingTurn;
 }) => Promise<Accepted>;
 
@@ -46,11 +46,11 @@ type IntakeOptions = {
 	readonly clock: Pick<Clock, 'now' | 'monotonic'>;
 };
 
-type TakenEnd = Exclude<ProviderPostEnd, 'unknown'>;
+type IntakeOutcome = Exclude<ProviderPostEnd, 'unknown'>;
 
 const maxCertificates = 100;
 const certificateMs = 24 * 3_600_000;
-/** A smarthost's last event is noted at most this often. */
+/** The minimum time between two updates of a smarthost's last event, in milliseconds. */
 const noteMs = 60_000;
 const maxNoted = 10_000;
 /** SparkPost posts up to this many at once; the others post fewer. */
@@ -61,7 +61,7 @@ const batchSize = 64;
 const maxWaiting = 2 * maxEvents;
 /** The minimum time between two queries for the number of unread events, in milliseconds. */
 const countMs = 1000;
-const maxCounted = 1000;
+const maxCountedWorkspaces = 1000;
 
 /** Accepts providers' posts: verifies who posts, then stores each event by itself. The inbound reader reads them. */
 export class ProviderIntake {
@@ -70,7 +70,7 @@ export class ProviderIntake {
 	readonly #noted = new LRUCache<string, true>({...atMost(maxNoted), ttl: noteMs});
 	readonly #batches = new OwnerBatches(batchSize);
 	/** Unread events by workspace: the last count, plus the events accepted since. */
-	readonly #unread = new LRUCache<string, {n: number; readonly at: number}>(atMost(maxCounted));
+	readonly #unread = new LRUCache<string, {count: number; readonly countedAt: number}>(atMost(maxCountedWorkspaces));
 
 	constructor(options: IntakeOptions) {
 		this.#options = options;
@@ -89,7 +89,7 @@ export class ProviderIntake {
 	 * Rejects if the store or a certificate is unavailable. Nothing is acknowledged then, so the provider posts it
 	 * again.
 	 */
-	async take(smarthost: Smarthost, incoming: Incoming): Promise<TakenEnd> {
+	async take(smarthost: Smarthost, incoming: Incoming): Promise<IntakeOutcome> {
 		const {vault, clock} = this.#options;
 		if (smarthost.provider === 'ses') {
 			return await this.#takeSns(smarthost, parsedJson(incoming.body.toString()));
@@ -100,15 +100,15 @@ export class ProviderIntake {
 			return 'forged';
 		}
 		const body = parsedJson(incoming.body.toString());
-		const once = onceBy && `${smarthost.id} ${onceBy(body)}`;
-		return await this.#store(smarthost, events(body), once);
+		const uniqueKey = onceBy && `${smarthost.id} ${onceBy(body)}`;
+		return await this.#store(smarthost, events(body), uniqueKey);
 	}
 
-	async #takeSns(smarthost: Smarthost, body: unknown): Promise<TakenEnd> {
+	async #takeSns(smarthost: Smarthost, body: unknown): Promise<IntakeOutcome> {
 		const message = readSns(body);
-		const isOther = smarthost.topic !== null && message?.topic !== smarthost.topic;
+		const isOtherTopic = smarthost.topic !== null && message?.topic !== smarthost.topic;
 		const isRecent = message?.isRecent(this.#options.clock.now());
-		if (message === null || isOther || !isRecent || !(await this.#isSigned(message))) {
+		if (message === null || isOtherTopic || !isRecent || !(await this.#isSigned(message))) {
 			return 'forged';
 		}
 		if (message.subscribeUrl !== null) {
@@ -123,8 +123,8 @@ export class ProviderIntake {
 
 	/** Caches a certificate for a day. A failed download is repeated. */
 	async #certificateAt(url: URL): Promise<string> {
-		const known = this.#certificates.get(url.href);
-		const pending = known ?? this.#fetchCertificate(url);
+		const cached = this.#certificates.get(url.href);
+		const pending = cached ?? this.#fetchCertificate(url);
 		this.#certificates.set(url.href, pending);
 		try {
 			return await pending;
@@ -144,7 +144,7 @@ export class ProviderIntake {
 		return body;
 	}
 
-	/** From now on only posts of this topic are accepted. */
+	/** Confirms the subscription to a topic. From then on only posts of this topic are accepted. */
 	async #confirm({id}: Smarthost, topic: string, url: URL): Promise<void> {
 		const {status} = await this.#options.client.ask('sns', url);
 		if (status !== 200) {
@@ -161,19 +161,19 @@ export class ProviderIntake {
 			return this.#batches.waiting(smarthost.id) + events <= maxWaiting;
 		}
 		const unread = await this.#countUnread(smarthost.workspace_id);
-		const hasRoom = unread.n + events <= maxWaiting;
-		unread.n += hasRoom ? events : 0;
+		const hasRoom = unread.count + events <= maxWaiting;
+		unread.count += hasRoom ? events : 0;
 		return hasRoom;
 	}
 
 	async #countUnread(workspaceId: string) {
 		const {reader, clock} = this.#options;
-		const known = this.#unread.get(workspaceId);
-		if (known && clock.monotonic() - known.at < countMs) {
-			return known;
+		const cached = this.#unread.get(workspaceId);
+		if (cached && clock.monotonic() - cached.countedAt < countMs) {
+			return cached;
 		}
 		const stored = await countUnreadEvents(reader, workspaceId, maxWaiting);
-		const unread = {n: stored + this.#batches.waiting(workspaceId), at: clock.monotonic()};
+		const unread = {count: stored + this.#batches.waiting(workspaceId), countedAt: clock.monotonic()};
 		this.#unread.set(workspaceId, unread);
 		return unread;
 	}
@@ -181,35 +181,35 @@ export class ProviderIntake {
 	async #areStored(results: readonly Accepted[], texts: readonly Buffer[]): Promise<boolean> {
 		const {reader} = this.#options;
 		const stored = results.map(
-			async ({isNew, id}, n) => isNew || (await hasInbound(reader, id, digestInbound(texts[n] as Buffer))),
+			async ({isNew, id}, i) => isNew || (await hasInbound(reader, id, digestInbound(texts[i] as Buffer))),
 		);
 		return (await Promise.all(stored)).every(Boolean);
 	}
 
-	/** `once` makes a post with one event unique. Another post with it is refused unless it has the same event. */
-	async #store(smarthost: Smarthost, events: readonly Fields[] | null, once?: string): Promise<TakenEnd> {
+	/** `uniqueKey` identifies a post with one event. Another post with it is refused unless it has the same event. */
+	async #store(smarthost: Smarthost, events: readonly Fields[] | null, uniqueKey?: string): Promise<IntakeOutcome> {
 		const {id, provider, workspace_id: workspaceId, takes} = smarthost;
 		const {acceptMessage, wake, writer, clock} = this.#options;
 		const texts = events && toTexts(events.map(event => ({provider, workspace: workspaceId, takes, event})));
-		if (texts === null || (once !== undefined && texts.length > 1)) {
+		if (texts === null || (uniqueKey !== undefined && texts.length > 1)) {
 			return 'unreadable';
 		}
 		if (!(await this.#hasRoom(smarthost, texts.length))) {
 			return 'limited';
 		}
-		const own = {
+		const common = {
 			source: 'provider',
 			mailFrom: null,
 			rcptTo: [],
 			workspaceId,
 			turn: {precedence: precedence.proven, turn: ownerOf(smarthost)},
-			...(once !== undefined && {once}),
+			...(uniqueKey !== undefined && {uniqueKey}),
 		} as const;
 		const results = await Promise.all(
-			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => acceptMessage({raw, ...own}))),
+			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => acceptMessage({raw, ...common}))),
 		);
 		// The provider may repeat an event if it does not know that it was stored.
-		if (once !== undefined && !(await this.#areStored(results, texts))) {
+		if (uniqueKey !== undefined && !(await this.#areStored(results, texts))) {
 			return 'forged';
 		}
 		if (!this.#noted.has(id)) {

@@ -38,13 +38,13 @@ type ReadingOptions = {
 	readonly ask?: (raw: Buffer, inbound: StoredInbound) => Asking | null;
 	/** Reads a message using the DNS answers. Rejects if it cannot be read. */
 	readonly read: (raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null) => Promise<Reading>;
-	/** Returns what to record if a message can never be read or recorded, or `null` to keep it for review. */
+	/** Returns what to record if a message can never be read or recorded, or `null` to retain it for review. */
 	readonly salvage?: (inbound: StoredInbound, error: UnreadableError) => Reading | null;
 	/** Stores what the message reports, and that it was read, in one transaction. */
 	readonly record: (inbound: StoredInbound, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly observer: {
-		/** The message cannot be read or recorded, although the store works, and is kept for review. */
+		/** The message cannot be read or recorded, although the store works, and is retained for review. */
 		readonly inboundUnreadable: (inbound: StoredInbound, error: unknown) => void;
 		/** The result cannot be stored, although the store works: a bug. */
 		readonly inboundUnrecorded: (inbound: StoredInbound, error: unknown) => void;
@@ -55,12 +55,12 @@ type ReadingOptions = {
 type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'maxRows'>;
 
 /** Messages stored by another node are read here if they are still unread after this time, in milliseconds. */
-const othersAfterMs = 60_000;
+const takeoverMs = 60_000;
 const maxBytes = 4 * 1024 * 1024;
 /** The pause once everything has been read, so that the next transactions cover many messages each. */
 const gatherMs = 50;
 /** How long other messages wait for one message's DNS lookups, in milliseconds, before it is set aside. */
-const promptMs = 250;
+const dnsWaitMs = 250;
 const slow = Symbol('slow');
 /** How many messages are set aside at once. Others are read with the DNS answers received so far. */
 const maxSetAside = 256;
@@ -74,22 +74,22 @@ const isSuspect = ({source}: StoredInbound): boolean => source !== 'provider';
 
 /**
  * Reads stored messages: turn by turn, the oldest of each turn first, several at once within a memory limit. A message
- * that cannot be read is kept and reported. If the store fails, the message is read again.
+ * that cannot be read is retained and reported. If the store fails, the message is read again.
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
-	/** Messages set aside for slow DNS lookups, then those whose lookups have since finished or timed out. */
-	readonly #aside = new Set<string>();
-	readonly #answered = new Map<string, Asking>();
+	/** Messages set aside for slow DNS lookups. Once these finish or time out, a message moves to `#resolved`. */
+	readonly #setAside = new Set<string>();
+	readonly #resolved = new Map<string, Asking>();
 	/** Messages marked in the store as started here, and not finished. */
 	readonly #begun = new Set<string>();
-	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
+	readonly #takeoverTimer = setInterval(() => this.wake(), takeoverMs).unref();
 	#running: Promise<void> | null = null;
 	#shouldRunAgain = false;
 	#shouldReadAll: boolean;
 	#after: string | null = null;
 	#isStopped = false;
-	#endRest = (): void => undefined;
+	#endPause = (): void => undefined;
 
 	constructor(options: ReadingOptions) {
 		this.#options = options;
@@ -114,16 +114,16 @@ export class ReadingLoop {
 	/** Resolves when the messages in progress are recorded. The rest is read after the next start. */
 	async stop(): Promise<void> {
 		this.#isStopped = true;
-		clearInterval(this.#others);
-		this.#endRest();
+		clearInterval(this.#takeoverTimer);
+		this.#endPause();
 		await this.#running;
-		await this.#takeBack();
+		await this.#removeMarks();
 	}
 
 	/** Removes the marks of unread messages, because an orderly stop casts no suspicion on them. */
-	async #takeBack(): Promise<void> {
+	async #removeMarks(): Promise<void> {
 		try {
-			await Promise.all([...this.#begun].map(id => this.#options.store.writer.submit(takeBackWrite, id)));
+			await Promise.all([...this.#begun].map(id => this.#options.store.writer.submit(removeMarkWrite, id)));
 		} catch (error) {
 			this.#options.observer.storeFailed(error);
 		}
@@ -133,7 +133,7 @@ export class ReadingLoop {
 		while (this.#shouldRunAgain && !this.#isStopped) {
 			this.#shouldRunAgain = false;
 			try {
-				const hasMore = await this.#readSome();
+				const hasMore = await this.#readBatch();
 				this.#shouldRunAgain ||= hasMore;
 			} catch (error) {
 				this.#options.observer.storeFailed(error);
@@ -145,26 +145,26 @@ export class ReadingLoop {
 	}
 
 	/** Returns whether there is more to read. */
-	async #readSome(): Promise<boolean> {
+	async #readBatch(): Promise<boolean> {
 		const {store, node, clock, lane} = this.#options;
-		const othersUntil = this.#shouldReadAll ? latest : storeTime(clock.now() - othersAfterMs);
-		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], maxBytes};
+		const othersUntil = this.#shouldReadAll ? endOfTime : storeTime(clock.now() - takeoverMs);
+		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#setAside], maxBytes};
 		const batch = await listUnread(store.reader, query);
 		const suspect = batch.messages.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
 		// Read it alone, so that another crash proves it to be the cause.
 		const messages = suspect === undefined ? batch.messages : [suspect];
 		this.#after = suspect === undefined ? batch.after : this.#after;
 		await this.#begin(messages);
-		const results = await Promise.all(messages.map(mail => this.#end(mail)));
-		const isLater = results.includes('later');
+		const results = await Promise.all(messages.map(mail => this.#process(mail)));
+		const shouldRetry = results.includes('later');
 		const hasMore = batch.hasMore || suspect !== undefined;
-		this.#shouldReadAll &&= hasMore || isLater || this.#aside.size > 0;
-		if (isLater) {
+		this.#shouldReadAll &&= hasMore || shouldRetry || this.#setAside.size > 0;
+		if (shouldRetry) {
 			await this.#pause(retryMs);
 		} else if (!hasMore && messages.length > 0) {
 			await this.#pause(gatherMs);
 		}
-		return hasMore || isLater;
+		return hasMore || shouldRetry;
 	}
 
 	/** Marks messages in the store as started. Only a crash leaves the mark in place. */
@@ -178,9 +178,9 @@ export class ReadingLoop {
 		await Promise.all(marks);
 	}
 
-	async #end({raw, begun, ...inbound}: UnreadInbound): Promise<'done' | 'later' | 'aside'> {
+	async #process({raw, begun, ...inbound}: UnreadInbound): Promise<'done' | 'later' | 'aside'> {
 		const {id} = inbound;
-		const end =
+		const outcome =
 			this.#begun.has(id) || !isSuspect(inbound)
 				? await this.#readOrSetAside(inbound, raw)
 				: await this.#giveUp(
@@ -188,21 +188,21 @@ export class ReadingLoop {
 						raw,
 						new UnreadableError(`The daemon crashed ${begun} times while reading it.`),
 					);
-		if (end === 'done') {
+		if (outcome === 'done') {
 			this.#begun.delete(id);
 		}
-		return end;
+		return outcome;
 	}
 
 	async #readOrSetAside(inbound: StoredInbound, raw: Buffer): Promise<'done' | 'later' | 'aside'> {
-		const asking = this.#answered.get(inbound.id) ?? this.#options.ask?.(raw, inbound) ?? null;
-		this.#answered.delete(inbound.id);
+		const lookups = this.#resolved.get(inbound.id) ?? this.#options.ask?.(raw, inbound) ?? null;
+		this.#resolved.delete(inbound.id);
 		let reading: Reading;
 		try {
-			if (asking !== null && (await this.#isSetAside(inbound.id, asking))) {
+			if (lookups !== null && (await this.#setAsideIfSlow(inbound.id, lookups))) {
 				return 'aside';
 			}
-			reading = await this.#options.read(raw, inbound, asking?.known ?? null);
+			reading = await this.#options.read(raw, inbound, lookups?.known ?? null);
 		} catch (error) {
 			if (error instanceof UnfinishedError) {
 				return 'later';
@@ -212,25 +212,25 @@ export class ReadingLoop {
 		return await this.#record(inbound, reading, raw);
 	}
 
-	/** Whether the message is set aside until its DNS lookups finish, which wakes the loop. */
-	async #isSetAside(id: string, asking: Asking): Promise<boolean> {
-		const isSlow = (await Promise.race([asking.done, sleep(promptMs, slow, {ref: false})])) === slow;
-		if (!isSlow || this.#aside.size + this.#answered.size >= maxSetAside) {
+	/** Sets a message with slow DNS lookups aside until they finish, which wakes the loop. Returns whether it did. */
+	async #setAsideIfSlow(id: string, lookups: Asking): Promise<boolean> {
+		const isSlow = (await Promise.race([lookups.done, sleep(dnsWaitMs, slow, {ref: false})])) === slow;
+		if (!isSlow || this.#setAside.size + this.#resolved.size >= maxSetAside) {
 			return false;
 		}
-		this.#aside.add(id);
+		this.#setAside.add(id);
 		const wake = (): void => {
-			this.#aside.delete(id);
-			this.#answered.set(id, asking);
+			this.#setAside.delete(id);
+			this.#resolved.set(id, lookups);
 			this.wake();
 		};
-		asking.done.then(wake, wake);
+		lookups.done.then(wake, wake);
 		return true;
 	}
 
 	async #giveUp(inbound: StoredInbound, raw: Buffer, error: unknown): Promise<'done' | 'later'> {
 		const salvaged = error instanceof UnreadableError ? this.#options.salvage?.(inbound, error) : null;
-		return salvaged ? await this.#record(inbound, salvaged, raw, 'salvaged') : await this.#keep(inbound, error);
+		return salvaged ? await this.#record(inbound, salvaged, raw, 'salvaged') : await this.#retain(inbound, error);
 	}
 
 	async #record(
@@ -251,12 +251,12 @@ export class ReadingLoop {
 			const unrecorded = new UnreadableError('The result could not be recorded; see the log for the reason.');
 			return attempt === 'first'
 				? await this.#giveUp(inbound, raw, unrecorded)
-				: await this.#keep(inbound, unrecorded);
+				: await this.#retain(inbound, unrecorded);
 		}
 		return 'done';
 	}
 
-	async #keep(inbound: StoredInbound, error: unknown): Promise<'done' | 'later'> {
+	async #retain(inbound: StoredInbound, error: unknown): Promise<'done' | 'later'> {
 		const {store, clock, observer} = this.#options;
 		const fault = (error instanceof Error ? error.message : String(error)).slice(0, maxProblemLength);
 		const mark = {kept: 'unread', isDiscarded: false, reading: null, fault} as const;
@@ -277,7 +277,7 @@ export class ReadingLoop {
 	#pause(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
 			const timer = setTimeout(resolve, this.#isStopped ? 0 : milliseconds);
-			this.#endRest = () => {
+			this.#endPause = () => {
 				clearTimeout(timer);
 				resolve();
 			};
@@ -286,7 +286,7 @@ export class ReadingLoop {
 }
 
 /** Sorts after every time in the store. */
-const latest = '9';
+const endOfTime = '9';
 
 /** Marks messages that had no effect as read. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {
@@ -298,7 +298,7 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	},
 };
 
-const begunWrite = (name: string, by: 1 | -1): GroupWrite<string, void> => ({
+const createBegunWrite = (name: string, by: 1 | -1): GroupWrite<string, void> => ({
 	name,
 	rank: 3,
 	async apply(trx, ids) {
@@ -307,8 +307,8 @@ const begunWrite = (name: string, by: 1 | -1): GroupWrite<string, void> => ({
 	},
 });
 
-const beginWrite = begunWrite('read_begin', 1);
-const takeBackWrite = begunWrite('read_take_back', -1);
+const beginWrite = createBegunWrite('read_begin', 1);
+const removeMarkWrite = createBegunWrite('read_take_back', -1);
 
 type RecordOptions = {
 	/** Domains (`d=`) that the operator trusts, in lower case. */
@@ -334,13 +334,13 @@ export async function recordReading(
 	const now = storeTime(options.clock.now());
 	const received = (await options.receivedOf?.(inbound, reading, raw)) ?? [];
 	if (reading.aggregate && received.length === 0) {
-		const read = {inbound, report: reading.aggregate, signers: reading.signers ?? [], at: now};
-		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ownNames));
+		const aggregate = {inbound, report: reading.aggregate, signers: reading.signers ?? [], at: now};
+		return await options.writer.transaction(trx => recordAggregate(trx, aggregate, options.ownNames));
 	}
-	const all = findCandidates(options.links, inbound, reading);
+	const claimed = findCandidates(options.links, inbound, reading);
 	// A person's reply is not a report about the message.
-	const isAnswer = received.length > 0 && reading.kind === 'other';
-	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
+	const isReply = received.length > 0 && reading.kind === 'other';
+	const byToken = isReply ? claimed.filter(({via}) => envelopeVias.has(via)) : claimed;
 	const candidates =
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 ? trustedReporter(options.reporters, reading) : null;
@@ -373,19 +373,19 @@ const maxTexts = 50;
 export function findCandidates(links: ReadingLinks, inbound: StoredInbound, reading: Reading): Candidate[] {
 	const {clues} = reading;
 	const rcptTo = reading.forwarded ? [] : inbound.rcptTo;
-	const toUnsubscribe = (via: Via) =>
+	const byUnsubscribeAddress = (via: Via) =>
 		signed(via, [...rcptTo, ...clues.addressees].map(localPart), links.readUnsubscribeLocal);
 	const isUnsubscribe = isUnsubscribeRequest(inbound, reading);
 	return [
-		...(isUnsubscribe ? toUnsubscribe('unsubscribe_mail') : []),
+		...(isUnsubscribe ? byUnsubscribeAddress('unsubscribe_mail') : []),
 		...signed('return_path', rcptTo.map(localPart), links.readReturnPath),
 		...signed('addressee', clues.addressees.map(localPart), links.readReturnPath),
 		...signed('mail_from', clues.returnPaths.map(localPart), links.readReturnPath),
 		...signed('envelope_id', clues.envelopeIds, links.readRef),
 		...signed('ref', clues.refs, links.readRef),
-		...ofMessageIds(clues.messageIds.map(localPart), links.readMessageIdLocal),
+		...byMessageIds(clues.messageIds.map(localPart), links.readMessageIdLocal),
 		...signed('unsubscribe_address', clues.unsubscribeAddresses.map(localPart), links.readUnsubscribeLocal),
-		...(isUnsubscribe ? [] : toUnsubscribe('unsubscribe_address')),
+		...(isUnsubscribe ? [] : byUnsubscribeAddress('unsubscribe_address')),
 	];
 }
 
@@ -401,8 +401,8 @@ function signed(via: Via, texts: readonly string[], read: (text: string) => Sign
 	});
 }
 
-/** These tokens can be verified without an address. */
-function ofMessageIds(locals: readonly string[], read: (local: string) => string | null): Candidate[] {
+/** Returns the recipients that our Message-IDs identify. Their tokens can be verified without an address. */
+function byMessageIds(locals: readonly string[], read: (local: string) => string | null): Candidate[] {
 	return distinct(locals).flatMap(local => {
 		const id = read(local);
 		return id === null ? [] : [{via: 'message_id', id, verify: () => true}];

@@ -27,13 +27,13 @@ type ReceivedOptions = {
 	readonly publicUrl: string;
 };
 
-/** A workspace that receives the message: its addresses, and the message that a reply token names. */
-type Owner = {readonly recipients: Set<string>; answered: string | null};
+/** A workspace that receives the message: its addresses, and the message that a reply token identifies. */
+type Owner = {readonly recipients: Set<string>; inReplyTo: string | null};
 
 /** Characters of text and of HTML that are posted, because each endpoint stores its own. */
 const maxPostedLength = 65_536;
 
-/** Returns the message as each of its workspaces receives it. Most incoming messages are reports and for none. */
+/** Returns the message as each of its workspaces receives it. Most incoming messages are reports, for no workspace. */
 export async function toReceived(
 	options: ReceivedOptions,
 	inbound: StoredInbound,
@@ -44,12 +44,12 @@ export async function toReceived(
 	if (owners.size === 0) {
 		return [];
 	}
-	const read = message ?? unreadLetter('it was not read');
-	const messages = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
-		const recipients = [...own];
-		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.repliedTo));
-		const summary = toSummary(inbound, read, verdicts, recipients);
-		const {text, html, cut, headers, fault} = read;
+	const parsed = message ?? unreadLetter('it was not read');
+	const messages = [...owners].map(async ([workspaceId, owner]) => {
+		const recipients = [...owner.recipients];
+		const inReplyTo = owner.inReplyTo ?? (await findRepliedTo(options, workspaceId, parsed.repliedTo));
+		const summary = toSummary(inbound, parsed, verdicts, recipients);
+		const {text, html, cut, headers, fault} = parsed;
 		const mail: NewReceived = {
 			// Lists are sorted by id, so a message that was read late appears among those that arrived with it.
 			id: options.pastId('rcv', Date.parse(inbound.receivedAt)),
@@ -61,12 +61,12 @@ export async function toReceived(
 			raw,
 			receivedAt: inbound.receivedAt,
 			content: {text, html, cut, headers},
-			files: read.files.map(({content}) => content),
+			files: parsed.files.map(({content}) => content),
 			terms: [
-				...toTerms('from', [summary.mailFrom, ...read.senders]),
-				...toTerms('to', [...recipients, ...read.addressees]),
+				...toTerms('from', [summary.mailFrom, ...parsed.senders]),
+				...toTerms('to', [...recipients, ...parsed.addressees]),
 				...(inReplyTo === null ? [] : [`re:${inReplyTo}`]),
-				...subjectTerms(read.subject),
+				...subjectTerms(parsed.subject),
 			],
 		};
 		const view = receivedView({...mail, size: raw.length}, options.publicUrl);
@@ -81,7 +81,7 @@ async function findOwners({reader, links}: ReceivedOptions, rcptTo: readonly str
 	const addresses = rcptTo.map(unquoted);
 	const owners = new Map<string, Owner>();
 	const ownerOf = (workspaceId: string): Owner => {
-		const owner = owners.get(workspaceId) ?? {recipients: new Set(), answered: null};
+		const owner = owners.get(workspaceId) ?? {recipients: new Set(), inReplyTo: null};
 		owners.set(workspaceId, owner);
 		return owner;
 	};
@@ -89,8 +89,8 @@ async function findOwners({reader, links}: ReceivedOptions, rcptTo: readonly str
 		const token = links.readReplyLocal(address.slice(0, address.lastIndexOf('@')));
 		return token === null ? [] : [{address, token}];
 	});
-	const free = addresses.filter(address => !isReserved(address));
-	const inboxes = free.length === 0 ? new Map() : await findInboxes(reader, free);
+	const unreserved = addresses.filter(address => !isReserved(address));
+	const inboxes = unreserved.length === 0 ? new Map() : await findInboxes(reader, unreserved);
 	for (const [address, workspaceId] of inboxes) {
 		ownerOf(workspaceId).recipients.add(address);
 	}
@@ -101,38 +101,38 @@ async function findOwners({reader, links}: ReceivedOptions, rcptTo: readonly str
 		if (row && token.verify(row.address)) {
 			const owner = ownerOf(row.workspaceId);
 			owner.recipients.add(address);
-			owner.answered ??= row.messageId;
+			owner.inReplyTo ??= row.messageId;
 		}
 	}
 	return owners;
 }
 
 /** Each Message-ID of a submitted message needs a query. */
-const maxLookedUp = 5;
+const maxLookups = 5;
 
-/** Returns the workspace's message named by the first of these Message-IDs that names one. */
-async function findAnswered(
+/** Returns the workspace's message that the first matching Message-ID identifies. */
+async function findRepliedTo(
 	{reader, links}: ReceivedOptions,
 	workspaceId: string,
 	repliedTo: readonly string[],
 ): Promise<string | null> {
-	const signed = repliedTo.flatMap(name => {
-		const id = links.readMessageId(name);
-		return id === null ? [] : [[name, id] as const];
+	const signed = repliedTo.flatMap(messageId => {
+		const id = links.readMessageId(messageId);
+		return id === null ? [] : [[messageId, id] as const];
 	});
 	const ids = signed.map(([, id]) => id);
-	const own = await findOwnMessages(reader, workspaceId, ids);
-	const foreign = repliedTo.filter(name => links.readMessageId(name) === null).slice(0, maxLookedUp);
+	const ownIds = await findOwnMessages(reader, workspaceId, ids);
+	const unsigned = repliedTo.filter(messageId => links.readMessageId(messageId) === null).slice(0, maxLookups);
 	const known = new Map([
-		...signed.filter(([, id]) => own.includes(id)),
-		...(await findRelayed(reader, workspaceId, foreign)),
+		...signed.filter(([, id]) => ownIds.includes(id)),
+		...(await findRelayed(reader, workspaceId, unsigned)),
 	]);
-	for (const name of repliedTo) {
+	for (const messageId of repliedTo) {
 		const [submitted] =
-			foreign.includes(name) && !known.has(name)
-				? await findSubmitted(reader, workspaceId, name, {below: null, limit: 1})
+			unsigned.includes(messageId) && !known.has(messageId)
+				? await findSubmitted(reader, workspaceId, messageId, {below: null, limit: 1})
 				: [];
-		const match = known.get(name) ?? submitted;
+		const match = known.get(messageId) ?? submitted;
 		if (match !== undefined) {
 			return match;
 		}
@@ -168,9 +168,9 @@ async function findRelayed(
 	const own = recipients.filter(recipient => recipient.workspaceId === workspaceId);
 	return new Map(
 		named.flatMap(({messageId, providerId}) => {
-			const ids = sent.filter(one => one.providerId === providerId).map(({id}) => id);
+			const ids = sent.filter(row => row.providerId === providerId).map(({id}) => id);
 			const matches = new Set(own.filter(({id}) => ids.includes(id)).map(recipient => recipient.messageId));
-			// A name shared by several messages identifies none of them.
+			// An id shared by several messages identifies none of them.
 			return matches.size === 1 ? [[messageId, [...matches][0] as string]] : [];
 		}),
 	);

@@ -23,11 +23,11 @@ type Amount = {readonly mails: number; readonly bytes: number};
 
 const windowMs = 3_600_000;
 /** All clients together may send this many times the allowance of one. */
-const inAll = 10;
+const totalFactor = 10;
 /** Lower limits for the operator, who reads the messages, and for old tokens, which anyone can invent. */
 const maxMails = {operator: 60, late: 20} as const;
-/** Limits the damage of a leaked token. No recipient has as much to report, even behind a mailing list. */
-const ofRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
+/** Limits the damage of a leaked token. No recipient causes as many reports, even behind a mailing list. */
+const perRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
 /** How many clients that proved a message are remembered. */
 const maxProvenClients = 10_000;
 const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
@@ -54,23 +54,23 @@ export class Allowances {
 
 	constructor({each, untilRead, clock}: AllowancesOptions) {
 		this.#untilRead = untilRead;
-		const all = timesAll(each);
-		const ofClients = (amount: Amount) => new Allowance(amount, timesAll(amount), clock);
+		const total = toTotal(each);
+		const perClient = (amount: Amount) => new Allowance(amount, toTotal(amount), clock);
 		// Tokens are proved before the message arrives, and one provider may send thousands an hour. So only the
 		// backlog of unread messages limits them.
-		const ofTokens = () => new Allowance(all, all, clock);
-		this.#recipients = new Allowance(ofRecipient, unlimited, clock);
-		this.#ofProven = ofClients(each);
+		const perToken = () => new Allowance(total, total, clock);
+		this.#recipients = new Allowance(perRecipient, unlimited, clock);
+		this.#ofProven = perClient(each);
 		this.#roles = {
-			return_path: ofTokens(),
-			unsubscribe: ofTokens(),
-			reply: ofTokens(),
-			inbound: ofClients(each),
-			feedback: ofClients(each),
-			dmarc: ofClients(each),
-			tlsrpt: ofClients(each),
-			operator: ofClients({...each, mails: Math.min(each.mails, maxMails.operator)}),
-			late: ofClients({...each, mails: Math.min(each.mails, maxMails.late)}),
+			return_path: perToken(),
+			unsubscribe: perToken(),
+			reply: perToken(),
+			inbound: perClient(each),
+			feedback: perClient(each),
+			dmarc: perClient(each),
+			tlsrpt: perClient(each),
+			operator: perClient({...each, mails: Math.min(each.mails, maxMails.operator)}),
+			late: perClient({...each, mails: Math.min(each.mails, maxMails.late)}),
 		};
 	}
 
@@ -105,10 +105,10 @@ export class Allowances {
 	}
 
 	#take(addressees: readonly Addressee[], client: string): MailShare | null {
-		const named = new Set(addressees.flatMap(({recipient}) => recipient ?? []));
+		const claimed = new Set(addressees.flatMap(({recipient}) => recipient ?? []));
 		const roles = new Set(addressees.map(({role}) => role));
-		const ofRecipients = together([...named].map(recipient => this.#recipients.take(recipient)));
-		const ofRoles = together([...roles].map(role => this.#allowanceOf(role, client).take(client)));
+		const ofRecipients = combine([...claimed].map(recipient => this.#recipients.take(recipient)));
+		const ofRoles = combine([...roles].map(role => this.#allowanceOf(role, client).take(client)));
 		if (ofRecipients === null || ofRoles === null) {
 			ofRecipients?.giveBack();
 			ofRoles?.giveBack();
@@ -124,15 +124,14 @@ export class Allowances {
 				ofRecipients.giveBack();
 				ofRoles.giveBack();
 			},
-			prove: about => {
-				const others = together(
-					about.filter(recipient => !named.has(recipient)).map(recipient => this.#recipients.take(recipient)),
-				);
-				if (others?.add(bytes)) {
+			prove: recipients => {
+				const unclaimed = recipients.filter(recipient => !claimed.has(recipient));
+				const ofUnclaimed = combine(unclaimed.map(recipient => this.#recipients.take(recipient)));
+				if (ofUnclaimed?.add(bytes)) {
 					this.#proven.set(client, true);
 					ofRoles.giveBack();
 				} else {
-					others?.giveBack();
+					ofUnclaimed?.giveBack();
 				}
 			},
 		};
@@ -140,8 +139,8 @@ export class Allowances {
 }
 
 /** Combines several shares. If one of them is `null`, all are returned and the result is `null`. */
-function together(shares: ReadonlyArray<Share | null>): Share | null {
-	const all: Share = {
+function combine(shares: ReadonlyArray<Share | null>): Share | null {
+	const combined: Share = {
 		add: bytes => shares.every(share => share?.add(bytes)),
 		giveBack: () => {
 			for (const share of shares) {
@@ -150,14 +149,14 @@ function together(shares: ReadonlyArray<Share | null>): Share | null {
 		},
 	};
 	if (shares.includes(null)) {
-		all.giveBack();
+		combined.giveBack();
 		return null;
 	}
-	return all;
+	return combined;
 }
 
-function timesAll({mails, bytes}: Amount): Amount {
-	return {mails: mails * inAll, bytes: bytes * inAll};
+function toTotal({mails, bytes}: Amount): Amount {
+	return {mails: mails * totalFactor, bytes: bytes * totalFactor};
 }
 
 /** Beyond this number, the least recently used key starts over. The limit of all keys together still applies. */
@@ -165,25 +164,25 @@ const maxKeys = 10_000;
 
 type Used = {mails: number; bytes: number};
 
-/** What each key, and all keys together, may use in an hour. The next hour starts at the first use after it. */
+/** What each key, and all keys together, may use in an hour. The next hour starts with the first use after this one. */
 export class Allowance {
 	readonly #each: Amount;
 	readonly #all: Amount;
 	readonly #clock: Pick<Clock, 'monotonic'>;
 	readonly #used = new LRUCache<string, Used>(atMost(maxKeys));
 	#total: Used = {mails: 0, bytes: 0};
-	#began: number;
+	#windowStart: number;
 
 	constructor(each: Amount, all: Amount, clock: Pick<Clock, 'monotonic'>) {
 		this.#each = each;
 		this.#all = all;
 		this.#clock = clock;
-		this.#began = clock.monotonic();
+		this.#windowStart = clock.monotonic();
 	}
 
 	#usedBy(key: string): Used {
-		if (this.#clock.monotonic() - this.#began >= windowMs) {
-			this.#began = this.#clock.monotonic();
+		if (this.#clock.monotonic() - this.#windowStart >= windowMs) {
+			this.#windowStart = this.#clock.monotonic();
 			this.#total = {mails: 0, bytes: 0};
 			this.#used.clear();
 		}
@@ -220,11 +219,11 @@ export class Allowance {
 		count(1, 0);
 		return {
 			add(bytes) {
-				const isLeft = fits(own, 0, bytes, each) && fits(total, 0, bytes, all);
-				if (isLeft) {
+				const hasRoom = fits(own, 0, bytes, each) && fits(total, 0, bytes, all);
+				if (hasRoom) {
 					count(0, bytes);
 				}
-				return isLeft;
+				return hasRoom;
 			},
 			giveBack: () => count(-claimed.mails, -claimed.bytes),
 		};

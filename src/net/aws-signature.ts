@@ -48,8 +48,9 @@ export function signAws(
 /** Returns the query string sorted by encoded name, then by value. */
 function toQuery({searchParams}: URL): string {
 	const pairs = [...searchParams].map(pair => pair.map(encoded));
+	const compare = (a = '', b = ''): number => (a < b ? -1 : Number(a > b));
 	return pairs
-		.toSorted(([a = '', x = ''], [b = '', y = '']) => (a === b ? (x < y ? -1 : 1) : a < b ? -1 : 1))
+		.toSorted(([a, x], [b, y]) => compare(a, b) || compare(x, y))
 		.map(pair => pair.join('='))
 		.join('&');
 }

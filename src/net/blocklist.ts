@@ -34,7 +34,7 @@ export const doesList = ({kind}: Blocklist, source: string): boolean =>
 export const nameOnList = (source: string, zone: string): string =>
 	isIP(source) === 0 ? `${source}.${zone}` : reverseName(source).replace(/(?:in-addr|ip6)\.arpa$/, zone);
 
-/** Looks up a source. A list whose test entries are wrong does not count: a dead list lists nothing, or everything. */
+/** Looks up a source. A list with wrong test entries does not count: an abandoned one lists nothing, or everything. */
 export async function askBlocklist(list: Blocklist, source: string, resolver: Resolver): Promise<Listing> {
 	// RFC 5782 §5: an entry that every list has, and one that no list has.
 	const [always, never] = list.kind === 'domain' ? ['test', 'invalid'] : ['2.0.0.127', '1.0.0.127'];
@@ -70,16 +70,16 @@ function toListing({listed, refused}: Blocklist, answer: DnsAnswer<string>): Lis
 		return {state: 'clear', answer: null, reason: null};
 	}
 	const records = answer.kind === 'found' ? answer.records : [];
-	const is = (ranges: readonly string[]) => records.some(one => ranges.some(range => isIn(one, range)));
-	const said = answer.kind === 'found' ? records.join(', ') : answer.code;
-	if (said === 'EREFUSED' || is(refused)) {
-		return {state: 'refused', answer: said, reason: 'the list refuses this resolver'};
+	const isIn = (ranges: readonly string[]) => records.some(ip => ranges.some(range => isInRange(ip, range)));
+	const result = answer.kind === 'found' ? records.join(', ') : answer.code;
+	if (result === 'EREFUSED' || isIn(refused)) {
+		return {state: 'refused', answer: result, reason: 'the list refuses this resolver'};
 	}
-	const reason = answer.kind === 'found' ? `the list answers ${said}` : `no answer (${said})`;
-	return is(listed) ? {state: 'listed', answer: said, reason: null} : {state: 'unknown', answer: said, reason};
+	const reason = answer.kind === 'found' ? `the list returned ${result}` : `no response (${result})`;
+	return isIn(listed) ? {state: 'listed', answer: result, reason: null} : {state: 'unknown', answer: result, reason};
 }
 
-function isIn(address: string, range: string): boolean {
+function isInRange(address: string, range: string): boolean {
 	const [, net, first, last = first] = /^(.*\.)(\d+)(?:-(\d+))?$/.exec(range) ?? [];
 	const host = Number(address.slice(net?.length));
 	return address.startsWith(`${net}`) && host >= Number(first) && host <= Number(last);

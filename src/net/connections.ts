@@ -3,14 +3,14 @@ import type {Server, Socket} from 'node:net';
 import {clientNetwork} from './ip-address.ts';
 
 /** The maximum number of simultaneous connections of all listeners of one kind. */
-const max = 2000;
+const defaultMax = 2000;
 /** The maximum per client, that is, per IPv4 address or IPv6 /64. */
 const maxPerClient = 200;
 /** How long a shutdown waits for incomplete requests, in milliseconds. */
 const incompleteMs = 2000;
 
-/** `asked`: a request has started but has not arrived completely. */
-type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
+/** `incomplete`: a request has started but has not arrived completely. */
+type Use = {readonly client: string; state: 'idle' | 'incomplete' | 'busy'};
 
 /**
  * Limits the connections of a server, in total and per client. At the limit, the connection idle for longest is closed,
@@ -18,22 +18,22 @@ type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
  * its response is sent.
  */
 export class Connections {
-	readonly #max: number;
+	readonly #limit: number;
 	/** All connections, the least recently used first. */
 	readonly #uses = new Map<Socket, Use>();
-	readonly #ofClient = new Map<string, number>();
+	readonly #countByClient = new Map<string, number>();
 
-	constructor(limit = max) {
-		this.#max = limit;
+	constructor(limit = defaultMax) {
+		this.#limit = limit;
 	}
 
 	/** Returns false, after closing the new connection, if all others are busy. */
 	add(socket: Socket): boolean {
 		socket.on('error', () => socket.destroy());
 		const client = clientNetwork(socket.remoteAddress ?? '');
-		const isGreedy = (this.#ofClient.get(client) ?? 0) >= maxPerClient;
-		if (isGreedy || this.#uses.size >= this.#max) {
-			const idlest = this.#maxIdle(isGreedy ? client : null);
+		const isAtClientLimit = (this.#countByClient.get(client) ?? 0) >= maxPerClient;
+		if (isAtClientLimit || this.#uses.size >= this.#limit) {
+			const idlest = this.#findIdlest(isAtClientLimit ? client : null);
 			if (idlest === undefined) {
 				socket.destroy();
 				return false;
@@ -41,13 +41,13 @@ export class Connections {
 			this.#forget(idlest);
 			idlest.destroy();
 		}
-		this.#ofClient.set(client, (this.#ofClient.get(client) ?? 0) + 1);
+		this.#countByClient.set(client, (this.#countByClient.get(client) ?? 0) + 1);
 		this.#uses.set(socket, {client, state: 'idle'});
 		socket.once('close', () => this.#forget(socket));
 		return true;
 	}
 
-	#maxIdle(client: string | null): Socket | undefined {
+	#findIdlest(client: string | null): Socket | undefined {
 		for (const [socket, use] of this.#uses) {
 			if (use.state !== 'busy' && (client === null || use.client === client)) {
 				return socket;
@@ -61,11 +61,11 @@ export class Connections {
 		if (!this.#uses.delete(socket)) {
 			return;
 		}
-		const left = (this.#ofClient.get(client) ?? 0) - 1;
-		if (left > 0) {
-			this.#ofClient.set(client, left);
+		const remaining = (this.#countByClient.get(client) ?? 0) - 1;
+		if (remaining > 0) {
+			this.#countByClient.set(client, remaining);
 		} else {
-			this.#ofClient.delete(client);
+			this.#countByClient.delete(client);
 		}
 	}
 
@@ -76,10 +76,10 @@ export class Connections {
 			return;
 		}
 		const {'content-length': length = '0', 'transfer-encoding': coding} = request.headers;
-		use.state = length === '0' && coding === undefined ? 'busy' : 'asked';
+		use.state = length === '0' && coding === undefined ? 'busy' : 'incomplete';
 		// The response may be sent before the request has ended.
 		request.once('end', () => {
-			use.state = use.state === 'asked' ? 'busy' : use.state;
+			use.state = use.state === 'incomplete' ? 'busy' : use.state;
 		});
 		response.once('close', () => {
 			use.state = 'idle';
@@ -96,15 +96,15 @@ export class Connections {
 	 */
 	async close(server: Server): Promise<void> {
 		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;
-		this.#end(state => state === 'idle');
-		const limit = setTimeout(() => this.#end(state => state !== 'busy'), incompleteMs);
+		this.#endAll(state => state === 'idle');
+		const limit = setTimeout(() => this.#endAll(state => state !== 'busy'), incompleteMs);
 		await closed;
 		clearTimeout(limit);
 	}
 
-	#end(isEnded: (state: Use['state']) => boolean): void {
+	#endAll(shouldEnd: (state: Use['state']) => boolean): void {
 		for (const [socket, {state}] of this.#uses) {
-			if (isEnded(state)) {
+			if (shouldEnd(state)) {
 				socket.destroy();
 			}
 		}

@@ -42,7 +42,7 @@ export class GuardedServer extends SMTPServer {
 	 * refuses the newest.
 	 */
 	override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
-		const waiting = [...this._pendingSockets.values()].filter(each => !each.destroyed);
+		const waiting = [...this._pendingSockets.values()].filter(pending => !pending.destroyed);
 		if (waiting.length >= this.#maxHandshakes) {
 			waiting[0]?.destroy();
 		}
@@ -64,7 +64,7 @@ export class GuardedServer extends SMTPServer {
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
 		if (this.#awaitsTls) {
 			socket.on('error', () => undefined);
-			socket.end('421 4.7.0 There is no certificate yet, try again later\r\n', () => socket.destroy());
+			socket.end('421 4.7.0 No certificate yet, try again later\r\n', () => socket.destroy());
 			return;
 		}
 		const session = new GuardedSession(this, socket, options, this.#maxErrors, this.#extensions);
@@ -87,7 +87,7 @@ const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
  * Codes that are not the client's error: our own problems, and recipients to be sent in the next message. 421 ends the
  * session anyway.
  */
-const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
+const uncountedCodes: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class GuardedSession extends SMTPConnection {
 	readonly #maxErrors: number;
@@ -127,7 +127,7 @@ class GuardedSession extends SMTPConnection {
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
 		if (context === 'DATA_OK') {
 			this.#errors = 0;
-		} else if (code >= 400 && !noErrors.has(code) && ++this.#errors === this.#maxErrors) {
+		} else if (code >= 400 && !uncountedCodes.has(code) && ++this.#errors === this.#maxErrors) {
 			this.send(421, '4.7.0 Too many errors');
 		}
 	}
@@ -140,10 +140,10 @@ class GuardedSession extends SMTPConnection {
 		name: string,
 		command: Buffer | string,
 	): ReturnType<SMTPConnection['_parseAddressCommand']> {
-		const plain = / (?:BY|HOLDUNTIL)=\S*/gi;
+		const literalParameters = / (?:BY|HOLDUNTIL)=\S*/gi;
 		return super._parseAddressCommand(
 			name,
-			String(command).replace(plain, text => text.replaceAll('+', '+2B')),
+			String(command).replace(literalParameters, text => text.replaceAll('+', '+2B')),
 		);
 	}
 
@@ -173,13 +173,13 @@ class GuardedStream extends SMTPStream {
 		} else if (stream === null || !stream.writable || content.length === 0 || stream.write(content)) {
 			done();
 		} else {
-			const goOn = () => {
-				stream.off('drain', goOn);
-				stream.off('close', goOn);
+			const resume = () => {
+				stream.off('drain', resume);
+				stream.off('close', resume);
 				done();
 			};
-			stream.on('drain', goOn);
-			stream.on('close', goOn);
+			stream.on('drain', resume);
+			stream.on('close', resume);
 		}
 	}
 }
@@ -193,7 +193,7 @@ type Unstuffed = {
 	readonly end: number | null;
 };
 
-// What precedes the next octet, as far as it matters.
+// The states of `DotUnstuffing`: what precedes the next octet, as far as it matters.
 const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
 
 /**

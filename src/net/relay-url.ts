@@ -99,18 +99,18 @@ export function parseRelayUrl(text: string): RelayUrl {
 }
 
 function parseApiUrl(text: string, api: RelayApi): RelayUrl {
-	const [, , credentials = '', place = '', path] = apiGrammar.exec(text) ?? [];
+	const [, , credentials = '', hostPart = '', path] = apiGrammar.exec(text) ?? [];
 	const token = api === 'ses' || credentials.includes(':') ? undefined : decodeLogin(credentials);
 	const login = api === 'ses' ? parseLogin(credentials) : loginByToken(api, token, path);
-	const host = api === 'ses' ? sesHost(place) : hostName(place);
-	const isWhole = login && printed.test(login.user + login.password) && (api === 'mailgun' || path === undefined);
-	return isWhole && host && !isIPv4(host)
+	const host = api === 'ses' ? sesHost(hostPart) : hostName(hostPart);
+	const isValid = login && printable.test(login.user + login.password) && (api === 'mailgun' || path === undefined);
+	return isValid && host && !isIPv4(host)
 		? {ok: true, relay: {host, port: 443, secure: true, tls: 'required', ...login, api}}
 		: problem(`is not ${apiForms[api]}`);
 }
 
-/** The credentials become parts of header fields. */
-const printed = /^[\x21-\x7e]+$/;
+/** Credentials must be printable, because they become parts of header fields. */
+const printable = /^[\x21-\x7e]+$/;
 
 function loginByToken(api: RelayApi, token: string | undefined, path: string | undefined) {
 	const user =
@@ -196,7 +196,7 @@ export const base64 = (text: string): string => Buffer.from(text).toString('base
 export function conceal(login: Login, reply: string): string {
 	const {user, password} = login;
 	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
-	// The secrets as sent, and as base64 without padding.
+	// The secrets are masked as sent, and as base64 without padding.
 	const secrets = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
 	const longestFirst = secrets.toSorted((a, b) => b.length - a.length);
 	return longestFirst

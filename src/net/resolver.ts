@@ -18,17 +18,17 @@ type ResolverOptions = {
 };
 
 // c-ares waits five times the server's recent response time, at least 250 ms, and doubles that on each repetition. If a
-// server answers most names at once, it takes many repetitions to allow a slow name the seconds it needs.
+// server answers most names at once, a slow name gets the seconds that it needs only after many repetitions.
 const firstWaitMs = 1000;
 const repetitions = 6;
 
 export const minTtl = 60;
 export const maxTtl = 3600;
 const maxRecords = 20;
-/** Large companies publish dozens of TXT records, and the SPF record may be the last of them. */
+/** Large companies publish dozens of TXT records, and the SPF record may be the last one. */
 const maxTexts = 100;
 const maxAnswers = 20_000;
-/** Larger answers count as several, since strangers decide what their name servers return. */
+/** Larger answers count as several, since strangers control what their name servers return. */
 const answerOctets = 1024;
 
 /** `max` overrides the maximum number of records. */
@@ -49,7 +49,7 @@ export class AnswerCache {
 		this.#clock = clock;
 	}
 
-	/** Returns the cached answer, or fetches it. `shouldBypassCache` bypasses the cache. */
+	/** Returns the cached answer, or fetches it. */
 	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, shouldBypassCache = false): Promise<Answer> {
 		const cached = shouldBypassCache ? undefined : this.#known.get(key);
 		if (cached !== undefined && cached.until > this.#clock.monotonic()) {
@@ -191,8 +191,8 @@ export function openRecordSources({servers, allowPrivate, clock}: RecordSourcesO
 	/** Aborts pending queries. */
 	readonly close: () => void;
 } {
-	const alone = servers.length === 0 ? [[]] : servers.map(server => [server]);
-	const resolvers = alone.map(each => createResolver({servers: each, timeoutMs, tries: 1, clock}));
+	const serverLists = servers.length === 0 ? [[]] : servers.map(server => [server]);
+	const resolvers = serverLists.map(list => createResolver({servers: list, timeoutMs, tries: 1, clock}));
 	const authority = new Authority({servers, timeoutMs, port: dnsPort, allowPrivate, clock});
 	return {
 		resolvers,
@@ -231,7 +231,7 @@ export class Authority {
 		}
 	}
 
-	/** Returns `null` if they cannot be found or do not respond, for example because of a firewall. */
+	/** Returns `null` if the servers cannot be found or do not respond, for example because of a firewall. */
 	async find(domain: string): Promise<Resolver | null> {
 		const {timeoutMs, port, allowPrivate, clock} = this.#options;
 		const hosts = await this.#nameServers(domain);
@@ -242,7 +242,7 @@ export class Authority {
 		);
 		const allowed = addresses
 			// Otherwise a stranger's zone could point into the operator's network.
-			.map(each => each.find(address => allowPrivate || isPublicAddress(address)))
+			.map(ofHost => ofHost.find(address => allowPrivate || isPublicAddress(address)))
 			.filter(address => address !== undefined)
 			.map(address => (isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`));
 		if (allowed.length === 0) {

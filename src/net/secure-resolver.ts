@@ -11,7 +11,7 @@ type SecureResolverOptions = {
 	readonly servers: readonly string[];
 	/** The time limit of one query to one server, in milliseconds. */
 	readonly timeoutMs: number;
-	/** How often each server is tried. */
+	/** How many times each server is queried. */
 	readonly tries: number;
 	readonly clock: Clock;
 };
@@ -54,8 +54,8 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 					return {answer: {kind: 'failed', code: packet.code}};
 				}
 				const {records, canonicalName, ttl} = toRecords(packet, name, type, read);
-				const nothing = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
-				const kind = records.length > 0 ? 'found' : nothing;
+				const emptyKind = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
+				const kind = records.length > 0 ? 'found' : emptyKind;
 				return {answer: {kind, isAuthentic: packet.flag_ad === true, records, canonicalName}, ttl};
 			});
 	}
@@ -158,14 +158,14 @@ type Question = {readonly id: number; readonly name: string; readonly type: Quer
 export function readAnswer(message: Buffer, {id, name, type}: Question): dns.DecodedPacket | null {
 	try {
 		const answer = dns.decode(message);
-		const [asked, ...more] = answer.questions ?? [];
+		const [question, ...others] = answer.questions ?? [];
 		const isMatch =
 			answer.type === 'response' &&
 			answer.id === id &&
-			more.length === 0 &&
-			asked?.type === type &&
-			asked.class === 'IN' &&
-			asked.name.toLowerCase() === name.toLowerCase();
+			others.length === 0 &&
+			question?.type === type &&
+			question.class === 'IN' &&
+			question.name.toLowerCase() === name.toLowerCase();
 		return isMatch ? answer : null;
 	} catch {
 		return null; // Not a DNS message.
@@ -180,20 +180,20 @@ function overUdp(
 ): Promise<dns.DecodedPacket> {
 	return new Promise((resolve, reject) => {
 		const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
-		const end = (finish: () => void) => {
-			signal.removeEventListener('abort', late);
+		const close = (finish: () => void) => {
+			signal.removeEventListener('abort', onTimeout);
 			socket.removeAllListeners();
 			socket.on('error', () => undefined);
 			socket.close();
 			finish();
 		};
-		const late = () => end(() => reject(noAnswer()));
-		signal.addEventListener('abort', late);
-		socket.on('error', error => end(() => reject(error)));
+		const onTimeout = () => close(() => reject(noAnswer()));
+		signal.addEventListener('abort', onTimeout);
+		socket.on('error', error => close(() => reject(error)));
 		socket.on('message', message => {
 			const answer = read(message);
 			if (answer !== null) {
-				end(() => resolve(answer));
+				close(() => resolve(answer));
 			}
 		});
 		// A connected socket, so the system drops packets from other addresses.

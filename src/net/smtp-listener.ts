@@ -126,11 +126,11 @@ export abstract class SmtpListener<State extends object> {
 
 	/** Starts another server and resolves with its address. Rejects with the system's error if it cannot listen. */
 	protected listenAs(
-		own: GuardedOptions,
+		options: GuardedOptions,
 		{host, port}: {readonly host: string; readonly port: number},
 		maxHandshakes?: number,
 	): Promise<AddressInfo> {
-		const server = new GuardedServer({...this.#serverOptions(), ...own}, this.limits.errors, maxHandshakes);
+		const server = new GuardedServer({...this.#serverOptions(), ...options}, this.limits.errors, maxHandshakes);
 		return new Promise((resolve, reject) => {
 			this.#servers.push(server);
 			// Errors of a connection concern only its client.
@@ -144,10 +144,8 @@ export abstract class SmtpListener<State extends object> {
 	}
 
 	#serverOptions(): SMTPServerOptions {
-		const {
-			limits,
-			options: {hostname, tls},
-		} = this;
+		const {limits} = this;
+		const {hostname, tls} = this.options;
 		return {
 			name: hostname,
 			heloResponse: '%s',
@@ -174,13 +172,15 @@ export abstract class SmtpListener<State extends object> {
 		const {limits} = this;
 		const {hostname} = this.options;
 		const client = clientNetwork(smtp.remoteAddress);
-		const ofClient = [...this.#sessions.values()].filter(session => session.client === client).length;
-		const hasMost = ofClient >= limits.perClient;
+		const sessionCount = [...this.#sessions.values()].filter(session => session.client === client).length;
+		const isClientFull = sessionCount >= limits.perClient;
+		const isFull = isClientFull || this.#sessions.size >= limits.clients;
 		if (this.#isClosing) {
 			done(reply(421, `${hostname} is shutting down, try again later`));
-		} else if ((hasMost || this.#sessions.size >= limits.clients) && !this.#dropOldest(hasMost ? client : null)) {
+		} else if (isFull && !this.#dropOldest(isClientFull ? client : null)) {
 			this.tooManySessions(client);
-			done(reply(421, `${hostname} has too many sessions${hasMost ? ' with you' : ''}, try again later`));
+			const source = isClientFull ? ' from your address' : '';
+			done(reply(421, `${hostname} has too many sessions${source}, try again later`));
 		} else {
 			const {id} = smtp;
 			const deadline = this.#endAfter(id, this.firstMs());
@@ -329,9 +329,9 @@ export abstract class SmtpListener<State extends object> {
 /** The octets that all messages of a listener may still use together, beyond what each may use anyway. */
 type HeldBytes = {free: number};
 
-/** Every message may use this much unconditionally. Nearly all reports are smaller. */
-const small = 256 * 1024;
-const first = 8 * 1024;
+/** Every message may use this many octets without reserving them. Nearly all reports are smaller. */
+const unreservedBytes = 256 * 1024;
+const initialBytes = 8 * 1024;
 
 /** Collects a message in one buffer, because a hostile client may send ten million chunks of one byte. */
 class MailBuffer {
@@ -356,13 +356,13 @@ class MailBuffer {
 
 	#grow(minSize: number): boolean {
 		const {length} = this.#buffer;
-		const size = Math.max(first, minSize, Math.min(2 * length, length + 1024 * 1024));
-		const beyond = Math.max(0, size - small - this.#reserved);
-		if (beyond > this.#held.free) {
+		const size = Math.max(initialBytes, minSize, Math.min(2 * length, length + 1024 * 1024));
+		const missing = Math.max(0, size - unreservedBytes - this.#reserved);
+		if (missing > this.#held.free) {
 			return false;
 		}
-		this.#held.free -= beyond;
-		this.#reserved += beyond;
+		this.#held.free -= missing;
+		this.#reserved += missing;
 		const larger = Buffer.allocUnsafeSlow(size);
 		this.#buffer.copy(larger, 0, 0, this.#length);
 		this.#buffer = larger;

@@ -137,7 +137,7 @@ test('skips a file that cannot be read and explains the others', async t => {
 test('explains why an archive is not a report', async t => {
 	const cli = await newCli(t);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
-	const why = /there is no message in bomb\.gz: its content is larger than 10 MiB/;
+	const why = /no message found in bomb\.gz: its content is larger than 10 MiB/;
 	refused(t, await cli.run('bounce', 'explain', 'bomb.gz'), 65, why);
 	const {code, stdout, stderr} = await cli.run('bounce', 'explain', 'bomb.gz', 'bomb.gz', '--json');
 	t.is(code, 0);
@@ -270,6 +270,6 @@ test('rejects missing files, replies that are not refusals, and options that do 
 	refused(t, await explain('--phase', 'rcpt'), 64, /--phase and --mx need --reply/);
 	refused(t, await explain('--reply', '550 no', 'a.eml'), 64, /cannot be combined/);
 	await mkdir(path.join(cli.folder, 'empty'));
-	refused(t, await explain('empty'), 65, /there is no file in the folder/);
+	refused(t, await explain('empty'), 65, /the folder contains no files/);
 	t.deepEqual(await cli.json('bounce', 'explain', 'empty'), []);
 });

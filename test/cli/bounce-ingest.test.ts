@@ -79,7 +79,7 @@ test('exits with 75, a temporary failure to a mail server, while a message canno
 	const store = await cli.store();
 	const free = await store.database.transaction();
 	await free.raw('create table held (x int)');
-	refused(t, await pipe(), 75, /it was not accepted: the store is busy/);
+	refused(t, await pipe(), 75, /the message was not accepted: the store is busy/);
 	await free.rollback();
 	t.is((await pipe()).code, 0);
 
@@ -127,16 +127,16 @@ test('reports invalid arguments and names a file that cannot be read', async t =
 	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
 	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt needs a message/);
 	refused(t, await cli.run('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be combined/);
-	refused(t, await cli.spawn('bounce', 'ingest'), 65, /there is no message on standard input/);
+	refused(t, await cli.spawn('bounce', 'ingest'), 65, /no message found on standard input/);
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
 	const {code, stdout, stderr} = await cli.run('bounce', 'ingest', 'picture');
 	t.is(code, 65);
 	t.regex(stdout, /^1 file without messages$/m);
-	t.regex(stderr, /there is no message in picture,/);
+	t.regex(stderr, /no message found in picture,/);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
 	const bomb = await cli.run('bounce', 'ingest', 'bomb.gz');
 	t.is(bomb.code, 65);
-	t.regex(bomb.stderr, /there is no message in bomb\.gz: its content is larger than 10 MiB, name an mbox/);
+	t.regex(bomb.stderr, /no message found in bomb\.gz: its content is larger than 10 MiB, name an mbox/);
 	// Whoever opens it, root too, may not read its beginning.
 	const unread = await cli.run('bounce', 'ingest', '/proc/self/mem', '--json');
 	t.is(unread.code, 74);

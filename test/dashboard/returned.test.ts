@@ -24,7 +24,7 @@ async function upload(visitor: Visitor, fields: Readonly<Record<string, string>>
 
 test.serial('lists an unmatched report and shows it in full, with hostile content escaped', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
-	t.regex((await visitor.get('/returned')).text, /Nothing is kept/);
+	t.regex((await visitor.get('/returned')).text, /No returned mail/);
 
 	await ingest(bounce('gone@dest.example', '550 5.1.1 <script>alert(1)</script> \u202eno such user'));
 	const {text: listed} = await visitor.get('/returned');

@@ -67,7 +67,7 @@ test('shows blocklist results on the Health page, in the metrics and in doctor',
 	const checks = (await visitor.get('/health/checks')).text;
 	for (const found of [
 		'93.184.215.14 is on bl.spamcop.net (127.0.0.2): Blocked - see &lt;https://list.test/&gt;',
-		'93.184.215.14 is on 1 of 2 blocklists that responded; no result from zen.spamhaus.org: the list refuses this resolver; no result from b.barracudacentral.org: no answer (ESERVFAIL)',
+		'93.184.215.14 is on 1 of 2 blocklists that responded; no result from zen.spamhaus.org: the list refuses this resolver; no result from b.barracudacentral.org: no response (ESERVFAIL)',
 		'green.example is on dbl.spamhaus.org (127.0.1.4)',
 		'green.example is on 1 of 1 blocklists that responded; no result from multi.surbl.org: the list lacks its test entry (RFC 5782)',
 		'then request removal: https://check.spamhaus.org/results/?query=green.example',

@@ -48,7 +48,7 @@ test('resumes a certificate order after kill -9, and running listeners load each
 	const first = await program.serve();
 	await waitFor('the CA works on the order', () => ca.orders[0]?.status === 'processing');
 	t.like((await list())[0], {name: host, state: 'waiting', issuer: null, fault: null, not_after: null});
-	t.regex((await session(submission())).greeting, /^421 4\.7\.0 There is no certificate yet/);
+	t.regex((await session(submission())).greeting, /^421 4\.7\.0 No certificate yet/);
 	await first.kill();
 
 	const second = await program.serve();

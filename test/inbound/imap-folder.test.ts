@@ -89,8 +89,8 @@ const letter = (subject: string): Letter => ({text: `Subject: ${subject}\r\n\r\n
 for (const [fault, words] of [
 	['NO', 'message 3 is corrupt'],
 	['BAD', 'message 3 is corrupt'],
-	['nil', 'it sends NIL as its content'],
-	['omit', 'it sends nothing'],
+	['nil', 'the server returned NIL as its content'],
+	['omit', 'the server returned nothing'],
 ] as const) {
 	test(`skips a message that the server does not return, on the same connection: ${fault}`, async t => {
 		const {put, readOnce, reasons, seen} = await startFolder(t);

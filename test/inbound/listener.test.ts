@@ -20,7 +20,7 @@ function judge(address: string): Promise<Judged> {
 	return Promise.resolve(
 		/@bounces\.test$/i.test(address)
 			? {...ours, address: address.toLowerCase()}
-			: {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'},
+			: {ok: false, reason: 'foreign', code: 550, text: '5.7.1 Relaying denied'},
 	);
 }
 
@@ -117,7 +117,7 @@ test('refuses to relay, however the address is disguised', async t => {
 	const {port, mails, refused} = await listening(t);
 	const talk = await begun(t, port);
 	for (const address of ['x@other.test', '@r.test:u@other.test', 'u@[127.0.0.1]', 'u@[IPv6:::1]']) {
-		t.is(await talk.say(`RCPT TO:<${address}>`), '550 5.7.1 No mail is relayed here', address);
+		t.is(await talk.say(`RCPT TO:<${address}>`), '550 5.7.1 Relaying denied', address);
 	}
 	for (const address of ['"a@bounces.test"@other.test', 'a@other.test@bounces.test', 'a b@bounces.test', '']) {
 		t.regex(await talk.say(`RCPT TO:<${address}>`), /^5\d\d /, address);
@@ -289,7 +289,7 @@ test('refuses an eleventh concurrent session of a client', async t => {
 		talks.push(talk);
 	}
 	const late = await talkTo(t, port);
-	t.is(await late.reply(), '421 mail.test has too many sessions with you, try again later');
+	t.is(await late.reply(), '421 mail.test has too many sessions from your address, try again later');
 	t.is(await late.reply(), 'closed');
 	t.deepEqual(refused, ['too_many_sessions']);
 

@@ -126,7 +126,7 @@ test('explains how to fix a folder that is not a Maildir', async t => {
 	const {failures} = follow(t, folder);
 	await waitFor('it fails', () => failures.length > 0);
 	t.deepEqual(mailboxProblem(failures[0], {kind: 'maildir', path: '/box'}), {
-		reason: '/box is not a Maildir: it has no folders new and cur',
+		reason: '/box is not a Maildir: it does not contain the folders new and cur',
 		fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder with new, cur and tmp',
 	});
 });

@@ -70,13 +70,13 @@ test('treats a missing or undocumented response as unknown', async t => {
 		'9.113.0.203.list.test': {a: ['127.0.0.3']},
 		'10.113.0.203.list.test': {a: ['127.0.0.111']},
 	});
-	t.deepEqual(await ask('203.0.113.7'), {state: 'unknown', answer: 'ESERVFAIL', reason: 'no answer (ESERVFAIL)'});
+	t.deepEqual(await ask('203.0.113.7'), {state: 'unknown', answer: 'ESERVFAIL', reason: 'no response (ESERVFAIL)'});
 	for (const [source, answer] of [
 		['203.0.113.8', '192.0.2.80'],
 		['203.0.113.9', '127.0.0.3'],
 		['203.0.113.10', '127.0.0.111'],
 	] as const) {
-		t.deepEqual(await ask(source), {state: 'unknown', answer, reason: `the list answers ${answer}`});
+		t.deepEqual(await ask(source), {state: 'unknown', answer, reason: `the list returned ${answer}`});
 	}
 });
 

@@ -3,11 +3,11 @@ import {hourMs} from '../../kit/time.ts';
 import type {Incoming} from './provider.ts';
 
 /** How far a provider's clock may be ahead of this machine's. */
-const aheadMs = hourMs / 12;
+const maxAheadMs = hourMs / 12;
 
-/** Whether a post was signed at `at` within the last `maxAgeMs` (milliseconds). `NaN` is never recent. */
-export function isRecent(at: number, now: number, maxAgeMs: number): boolean {
-	return now - at <= maxAgeMs && at - now <= aheadMs;
+/** Whether a post was signed at `signedAt` within the last `maxAgeMs` (milliseconds). `NaN` is never recent. */
+export function isRecent(signedAt: number, now: number, maxAgeMs: number): boolean {
+	return now - signedAt <= maxAgeMs && signedAt - now <= maxAheadMs;
 }
 
 /** Returns the value of a header that occurs once, or an empty string. */
@@ -40,12 +40,12 @@ export function hasSecret(incoming: Incoming, secret: string): boolean {
 	const [, scheme = '', credentials = ''] = /^(basic|bearer) +(\S+)$/i.exec(authorization) ?? [];
 	const candidates =
 		scheme.toLowerCase() === 'basic' ? splitOnce(Buffer.from(credentials, 'base64').toString()) : [credentials];
-	return [...candidates, findHeader(incoming, 'x-mailctl-secret')].map(one => isEqual(one, secret)).includes(true);
+	return [...candidates, findHeader(incoming, 'x-mailctl-secret')].map(text => isEqual(text, secret)).includes(true);
 }
 
 function splitOnce(text: string): string[] {
-	const at = text.indexOf(':');
-	return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+	const colon = text.indexOf(':');
+	return colon === -1 ? [text] : [text.slice(0, colon), text.slice(colon + 1)];
 }
 
 /** Whether an ECDSA signature (DER, base64) over the parts verifies with a public key (SPKI, base64 or PEM). */

@@ -2,7 +2,7 @@ import {isObject, type JsonObject, objectOf, parsedJson} from '../../kit/exact-j
 
 /** A post from a provider, not verified yet. */
 export type Incoming = {
-	/** Names in lower case. */
+	/** The names are in lower case. */
 	readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 	readonly body: Buffer;
 };
@@ -20,7 +20,7 @@ export type ProviderEvent = {
 		| 'opened'
 		| 'clicked'
 		| 'other';
-	/** As the provider spells it, or `null` if it does not say. */
+	/** As the provider spells it, or `null` if it names none. */
 	readonly recipient: string | null;
 	/** The reply of the recipient's mail server, or else the provider's own text. May be empty. */
 	readonly text: string;
@@ -41,7 +41,7 @@ export type ProviderEvent = {
 	readonly providerIds: readonly string[];
 };
 
-/** Who creates a provider's secret: we, or the provider. `none` means that its posts name a certificate. */
+/** Whether we or the provider create its secret. `none` means that its posts name a certificate. */
 export type SecretOrigin = 'ours' | 'theirs' | 'none';
 
 /**
@@ -102,7 +102,7 @@ export function texts(...values: readonly unknown[]): readonly string[] {
 	return [...new Set(values.map(textOf).filter(text => text !== ''))];
 }
 
-/** Returns a Message-ID without angle brackets, as our tokens are searched for in it. */
+/** Returns a Message-ID without angle brackets, in the form that is searched for our tokens. */
 export function bare(value: unknown): string {
 	return textOf(value).trim().replace(/^<|>$/g, '');
 }
@@ -138,7 +138,7 @@ export function parseFeedbackType(value: unknown): string {
 	return textOf(value).trim().toLowerCase().replaceAll(/[_ ]/g, '-') || 'abuse';
 }
 
-/** The values of an event that says nothing else. */
+/** The defaults of an event's optional values. */
 export const none = {
 	recipient: null,
 	code: null,

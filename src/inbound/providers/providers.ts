@@ -16,7 +16,7 @@ export const providers: Readonly<Record<ProviderName, Provider>> = {
 };
 
 /** A field that occurs only in this provider's events or their envelope. */
-const marks: ReadonlyArray<readonly [ProviderName, string]> = [
+const distinctiveFields: ReadonlyArray<readonly [ProviderName, string]> = [
 	['ses', 'SigningCertURL'],
 	['ses', 'eventType'],
 	['ses', 'notificationType'],
@@ -33,7 +33,7 @@ const marks: ReadonlyArray<readonly [ProviderName, string]> = [
 /** Guesses the provider of a post from the form of its body, or returns `null`. */
 export function guessProvider(body: unknown): ProviderName | null {
 	const first = fieldsOf(Array.isArray(body) ? body[0] : body);
-	return marks.find(([, mark]) => first[mark] !== undefined)?.[0] ?? null;
+	return distinctiveFields.find(([, field]) => first[field] !== undefined)?.[0] ?? null;
 }
 
 /**
@@ -65,7 +65,7 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		'SNS: create a standard topic, and a subscription with protocol HTTPS and this',
 		'endpoint; leave raw delivery off:',
 		`  ${url}`,
-		'mailctl confirms the subscription by itself.',
+		'mailctl confirms the subscription automatically.',
 		'SES: in your configuration set, add an event destination for this topic with',
 		'deliveries, bounces, complaints, delivery delays and rejects, and make the set',
 		'the default of your domain. Or set the topic for feedback notifications of the',
@@ -83,7 +83,7 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		'Sending > Webhooks: add this URL for delivered, permanent and temporary',
 		'failure, spam complaints, unsubscribes:',
 		`  ${url}`,
-		'API security > HTTP webhook signing key: give it to mailctl, if not done yet:',
+		'API security > HTTP webhook signing key: store it in mailctl, unless done already:',
 		'  mailctl smarthost rotate ID --keep-url --secret - < FILE',
 		`Until then the key is ${secret}`,
 	],

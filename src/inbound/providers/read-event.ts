@@ -10,7 +10,7 @@ import {providers} from './providers.ts';
 /** An event as stored until it is read. */
 export type StoredEvent = {
 	readonly provider: ProviderName;
-	/** The event is about messages of this workspace. `null` means any workspace. */
+	/** The workspace whose messages the event may be about, or `null` for any. */
 	readonly workspace: string | null;
 	/** Kinds of events to accept besides deliveries, bounces and complaints. */
 	readonly takes: readonly OptionalEvent[];
@@ -27,11 +27,11 @@ export function eventBytes(stored: StoredEvent): Buffer {
  */
 export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 	const {provider, workspace, takes, event} = JSON.parse(Buffer.from(stored).toString()) as StoredEvent;
-	const said = providers[provider].read(fieldsOf(event));
-	const [first] = said;
+	const events = providers[provider].read(fieldsOf(event));
+	const [first] = events;
 	return {
 		kind: 'provider',
-		reports: said.map(one => toReport(withReply(one), takes, classify)),
+		reports: events.map(providerEvent => toReport(withReply(providerEvent), takes, classify)),
 		clues: {
 			...noClues,
 			refs: first?.refs ?? [],
@@ -67,14 +67,14 @@ function toReport(event: ProviderEvent, takes: readonly OptionalEvent[], classif
 		suppresses: false,
 		rule: null,
 		matched: null,
-		// A truncated URL would lead elsewhere.
+		// A truncated URL would point elsewhere.
 		reason: event.what === 'clicked' ? withoutControls(text) : findReason(text),
-		...judged(event, takes, classify),
+		...judge(event, takes, classify),
 	};
 }
 
 /** Judges the mail server's reply by the rule table. If no rule matches, the provider's own verdict applies. */
-function judged(
+function judge(
 	event: ProviderEvent,
 	takes: readonly OptionalEvent[],
 	classify: Classify,
@@ -84,7 +84,7 @@ function judged(
 		case 'delivered':
 			return {action: 'delivered'};
 		case 'complained':
-			// `not-spam` retracts a complaint. For an undefined type, the provider's word counts.
+			// `not-spam` retracts a complaint. For an undefined type, the provider's own event counts.
 			return {action: feedbackActions.get(event.feedbackType ?? '') ?? 'complaint'};
 		case 'unsubscribed':
 			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};
@@ -104,8 +104,8 @@ function judged(
 				: {action: 'failed', ...judgement};
 		}
 		case 'dropped': {
-			const because = text === '' ? '' : ` (${findReason(text)})`;
-			const reason = `The provider did not send it: the address is on its suppression list${because}.`;
+			const detail = text === '' ? '' : ` (${findReason(text)})`;
+			const reason = `The provider did not send it: the address is on its suppression list${detail}.`;
 			return {action: 'failed', type: 'permanent', category: 'policy', suppresses: true, reason};
 		}
 		default:

@@ -30,7 +30,7 @@ export const ses: Provider = {
 		const fields = fieldsOf(body);
 		// A bare event, as SNS delivers it raw, is unsigned and therefore only read from files.
 		const message = fields.mail === undefined ? parsedJson(wholeText(fields.Message)) : fields;
-		// SES sends a plain text to a new topic to check that it may.
+		// SES sends a plain text to a new topic to check that it may publish there.
 		return isFields(message) ? [message] : fields.Type === 'Notification' ? [] : null;
 	},
 	read(event) {
@@ -43,22 +43,22 @@ export const ses: Provider = {
 			messageIds: texts(...valuesOf('message-id').map(bare), bare(fieldsOf(mail.commonHeaders).messageId)),
 			providerIds: texts(mail.messageId),
 		};
-		return said(event).map(one => ({...none, ...one, ...clues}));
+		return toSesEvents(event).map(sesEvent => ({...none, ...sesEvent, ...clues}));
 	},
 	echo: ref => ['X-SES-MESSAGE-TAGS', `${refName}=${ref}`],
 };
 
-type Said = Pick<ProviderEvent, 'what' | 'text'> &
+type SesEvent = Pick<ProviderEvent, 'what' | 'text'> &
 	Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType' | 'recipient' | 'status' | 'host'>>;
 
 /** Returns an event per named recipient, or one without a recipient if none is named. */
-function said(event: Fields): readonly Said[] {
+function toSesEvents(event: Fields): readonly SesEvent[] {
 	const kind = textOf(event.eventType) || textOf(event.notificationType);
 	switch (kind) {
 		case 'Delivery': {
 			const {recipients, smtpResponse, remoteMtaIp} = fieldsOf(event.delivery);
 			const text = textOf(smtpResponse);
-			return named(recipients).map(recipient => ({
+			return toRecipients(recipients).map(recipient => ({
 				what: 'delivered',
 				text,
 				recipient,
@@ -66,13 +66,13 @@ function said(event: Fields): readonly Said[] {
 			}));
 		}
 		case 'Bounce':
-			return bounced(fieldsOf(event.bounce));
+			return toBounces(fieldsOf(event.bounce));
 		case 'Complaint': {
 			const {complainedRecipients, complaintFeedbackType, complaintSubType} = fieldsOf(event.complaint);
 			// The address has complained before, so SES did not send this message.
 			const what = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
 			const feedbackType = parseFeedbackType(complaintFeedbackType);
-			return addressed(complainedRecipients).map(({recipient}) => ({
+			return toAddressed(complainedRecipients).map(({recipient}) => ({
 				what,
 				text: feedbackType,
 				recipient,
@@ -81,7 +81,7 @@ function said(event: Fields): readonly Said[] {
 		}
 		case 'DeliveryDelay': {
 			const {delayedRecipients, delayType} = fieldsOf(event.deliveryDelay);
-			return addressed(delayedRecipients).map(({recipient, diagnostic, status}) => ({
+			return toAddressed(delayedRecipients).map(({recipient, diagnostic, status}) => ({
 				what: 'deferred',
 				recipient,
 				status,
@@ -103,9 +103,9 @@ function said(event: Fields): readonly Said[] {
 
 const suppressed: ReadonlySet<unknown> = new Set(['Suppressed', 'OnAccountSuppressionList']);
 
-function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[] {
+function toBounces({bounceType, bounceSubType, bouncedRecipients}: Fields): SesEvent[] {
 	const isGeneral = bounceType === 'Transient' && bounceSubType === 'General';
-	return addressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
+	return toAddressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
 		// SES reports vacation notes as general bounces. Only a delivery report has codes.
 		what: suppressed.has(bounceSubType)
 			? 'dropped'
@@ -119,26 +119,26 @@ function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[]
 	}));
 }
 
-function named(recipients: unknown): ReadonlyArray<string | null> {
-	const all = listOf(recipients).map(textOrNull);
-	return all.length > 0 ? all : [null];
+function toRecipients(recipients: unknown): ReadonlyArray<string | null> {
+	const names = listOf(recipients).map(textOrNull);
+	return names.length > 0 ? names : [null];
 }
 
-function addressed(recipients: unknown) {
-	const all = listOf(recipients).map(fieldsOf);
-	return (all.length > 0 ? all : [{}]).map(({emailAddress, diagnosticCode, status}: Fields) => ({
+function toAddressed(recipients: unknown) {
+	const entries = listOf(recipients).map(fieldsOf);
+	return (entries.length > 0 ? entries : [{}]).map(({emailAddress, diagnosticCode, status}: Fields) => ({
 		recipient: textOrNull(emailAddress),
 		diagnostic: textOf(diagnosticCode),
 		status: parseStatus(status),
 	}));
 }
 
-/** Not `textOf`, which would cut the text: an event contains all headers of its message. */
+/** Returns the text uncut, unlike `textOf`: an event contains all headers of its message. */
 function wholeText(value: unknown): string {
 	return typeof value === 'string' ? value : '';
 }
 
-/** The parts of an SNS message that are needed. */
+/** The parts of an SNS message that mailctl uses. */
 export type SnsMessage = {
 	readonly type: 'Notification' | 'SubscriptionConfirmation' | 'UnsubscribeConfirmation';
 	readonly topic: string;
@@ -160,7 +160,7 @@ const snsHost =
 	/^sns\.[a-z]{2,4}(?:-[a-z]{2,4})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d{1,2}\.amazonaws\.com(?:\.cn)?$/;
 const certificatePath = /^\/SimpleNotificationService-[\w-]{1,64}\.pem$/;
 /** SNS stops retrying a message after an hour. */
-const snsMs = hourMs;
+const maxPostAgeMs = hourMs;
 const digests = new Map([
 	['1', 'sha1'],
 	['2', 'sha256'],
@@ -198,7 +198,7 @@ export function readSns(body: unknown): SnsMessage | null {
 		topic: textOf(fields.TopicArn),
 		certificateUrl,
 		subscribeUrl,
-		isRecent: now => isRecent(Date.parse(textOf(fields.Timestamp)), now, snsMs),
+		isRecent: now => isRecent(Date.parse(textOf(fields.Timestamp)), now, maxPostAgeMs),
 		isSignedBy(pem, now) {
 			try {
 				const certificate = new X509Certificate(pem);

@@ -34,8 +34,8 @@ const sendgridKinds: Kinds = {
 	click: ['clicked'],
 };
 /** SendGrid retries a post for a day. Whether it signs each attempt anew is not documented. */
-const sendgridMs = 25 * hourMs;
-const suppressedBySendgrid = /bounced address|unsubscribed address|spam reporting address|invalid$/i;
+const sendgridMaxAgeMs = 25 * hourMs;
+const sendgridSuppression = /bounced address|unsubscribed address|spam reporting address|invalid$/i;
 
 /** Twilio SendGrid's signed Event Webhook (ECDSA over timestamp and body; the console shows the public key). */
 export const sendgrid: Provider = {
@@ -44,7 +44,7 @@ export const sendgrid: Provider = {
 		const timestamp = findHeader(incoming, 'x-twilio-email-event-webhook-timestamp');
 		const signature = findHeader(incoming, 'x-twilio-email-event-webhook-signature');
 		return (
-			isRecent(Number(timestamp) * 1000, now, sendgridMs) &&
+			isRecent(Number(timestamp) * 1000, now, sendgridMaxAgeMs) &&
 			isSignedBy(secret, signature, Buffer.from(timestamp), incoming.body)
 		);
 	},
@@ -52,7 +52,7 @@ export const sendgrid: Provider = {
 	read(event) {
 		const reason = texts(event.reason, event.response)[0] ?? '';
 		const isBlocked = event.event === 'bounce' && event.type === 'blocked';
-		const isSuppressed = event.event === 'dropped' && suppressedBySendgrid.test(reason);
+		const isSuppressed = event.event === 'dropped' && sendgridSuppression.test(reason);
 		return [
 			said(sendgridKinds, isBlocked ? 'blocked' : isSuppressed ? 'suppressed' : event.event, {
 				text: textOf(event.url) || reason,
@@ -71,7 +71,7 @@ export const sendgrid: Provider = {
 };
 
 /** Mailgun retries a post for eight hours. Whether it signs each attempt anew is not documented. */
-const mailgunMs = 9 * hourMs;
+const mailgunMaxAgeMs = 9 * hourMs;
 const mailgunKinds: Kinds = {
 	delivered: ['delivered'],
 	temporary: ['deferred'],
@@ -92,22 +92,21 @@ export const mailgun: Provider = {
 		const {timestamp, token, signature} = fieldsOf(fieldsOf(parsedJson(body.toString())).signature);
 		const seconds = textOf(timestamp);
 		const expected = hmacHex(secret, seconds, textOf(token));
-		// Both are joined without a separator, so the timestamp must be digits, or part of the token could move into
-		// it.
+		// They are joined without a separator: unless the timestamp is all digits, it could contain part of the token.
 		return (
 			isEqual(textOf(signature).toLowerCase(), expected) &&
 			/^\d+$/.test(seconds) &&
-			isRecent(Number(seconds) * 1000, now, mailgunMs)
+			isRecent(Number(seconds) * 1000, now, mailgunMaxAgeMs)
 		);
 	},
 	onceBy: body => textOf(fieldsOf(fieldsOf(body).signature).token),
 	events: body => parseBatch(fieldsOf(body)['event-data']),
 	read(event) {
 		const status = fieldsOf(event['delivery-status']);
-		const rejected = fieldsOf(event.reject).reason;
+		const rejection = fieldsOf(event.reject).reason;
 		return [
 			said(mailgunKinds, mailgunKind(event), {
-				text: texts(status.message, status.description, rejected, event.url, event.reason)[0] ?? '',
+				text: texts(status.message, status.description, rejection, event.url, event.reason)[0] ?? '',
 				recipient: textOrNull(event.recipient),
 				code: codeOf(status.code),
 				status: parseStatus(status['enhanced-code']),
@@ -127,7 +126,7 @@ function mailgunKind({event, severity, reason}: Fields): unknown {
 	return textOf(reason).startsWith('suppress-') ? 'suppressed' : reason === 'bounce' ? 'bounce' : event;
 }
 
-/** In both directions, as recommended to our own receivers (docs/reference/interface.md, Webhook request). */
+/** Clocks may differ by this much, as recommended to our receivers (docs/reference/interface.md, Webhook request). */
 const toleranceMs = 300_000;
 const genericKinds: Kinds = {
 	delivered: ['delivered'],

@@ -15,7 +15,7 @@ import {
 	texts,
 } from './provider.ts';
 
-// Providers that do not sign their posts. These contain the secret itself, in Basic authentication, a token or a
+// Providers that do not sign their posts. Each post contains the secret itself: in Basic authentication, a token or a
 // header.
 
 const postmarkKinds: Kinds = {
@@ -30,7 +30,7 @@ const postmarkKinds: Kinds = {
 	Unsubscribe: ['unsubscribed'],
 	Open: ['opened'],
 	Click: ['clicked'],
-	// Replies by people and programs, which the listener reads if they arrive as messages.
+	// Replies of people and programs, which the listener reads if they arrive as messages.
 	AutoResponder: ['other'],
 	Subscribe: ['other'],
 	ChallengeVerification: ['other'],
@@ -162,7 +162,7 @@ const sparkpostKinds: Kinds = {
 };
 /** Bounce classes: invalid recipient, bounce without RCPT, unsubscribe request. 25 is the provider's own refusal. */
 const hardClasses: ReadonlySet<string> = new Set(['10', '30', '90']);
-const adminClass = '25';
+const refusalClass = '25';
 /** Replies to delivered messages: an automatic reply, a subscribe request, a challenge. */
 const replyClasses: ReadonlySet<string> = new Set(['60', '80', '100']);
 
@@ -171,7 +171,7 @@ export const sparkpost: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
 	// An element is `{msys: {<class>: event}}`. A test post has no event.
-	events: body => parseBatch(body)?.flatMap(each => Object.values(fieldsOf(each.msys)).map(fieldsOf)) ?? null,
+	events: body => parseBatch(body)?.flatMap(({msys}) => Object.values(fieldsOf(msys)).map(fieldsOf)) ?? null,
 	read: event => [
 		said(sparkpostKinds, sparkpostKind(event), {
 			text: texts(event.raw_reason, event.reason, event.target_link_url)[0] ?? '',
@@ -187,7 +187,7 @@ export const sparkpost: Provider = {
 };
 
 function sparkpostKind({type, bounce_class: bounceClass, raw_reason: reason}: Fields): unknown {
-	if (textOf(bounceClass) === adminClass && /suppress/i.test(textOf(reason))) {
+	if (textOf(bounceClass) === refusalClass && /suppress/i.test(textOf(reason))) {
 		return 'suppressed';
 	}
 	if (type !== 'bounce' && type !== 'out_of_band') {

@@ -7,14 +7,14 @@ const maxLocalPartLength = 128;
 const maxDomainLength = 253;
 // A local part may contain surrogate halves of characters beyond the BMP, and the joiner used in emoji.
 const localPart = /\u200d|[^\s<>()[\]",;:@\\\p{Cc}\p{Cf}\p{Co}\p{Cn}]/u;
-const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
-const plain = /[a-z0-9]/i;
+const spacelessScript = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
+const alphanumeric = /[a-z0-9]/i;
 // Host names have no `_`, yet mail is addressed to domains that do.
 const domainPart = /[\p{L}\p{N}\p{M}\p{Cs}._-]/u;
-const opened = /<[^\s<>()[\]",;:@\\\p{Cc}]{1,128}$/u;
-const closed = /^@((?:(?![<>])[\p{L}\p{N}\p{M}\p{S}._-]){1,253}?)[.-]{0,4}>/u;
-// The rest of this label and the start of another one. A host name may mix scripts; a sentence does not go on that way.
-const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
+const openedAddress = /<[^\s<>()[\]",;:@\\\p{Cc}]{1,128}$/u;
+const closedDomain = /^@((?:(?![<>])[\p{L}\p{N}\p{M}\p{S}._-]){1,253}?)[.-]{0,4}>/u;
+// The rest of this label and the start of another one. A host name may mix scripts; a sentence does not go on so.
+const labelContinues = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
 
 /**
  * Returns the addresses in a text with their positions, at most `max`. Addresses may be bare, in angle brackets or
@@ -43,24 +43,24 @@ export function addressIn(text: string): string | null {
 }
 
 /** Whether two spellings name the same mailbox, as far as a third party can tell. */
-export function isSameAddress(one: string, other: string): boolean {
-	return one.toLowerCase() === other.toLowerCase();
+export function isSameAddress(a: string, b: string): boolean {
+	return a.toLowerCase() === b.toLowerCase();
 }
 
-/** Returns the addresses that are not among the reader's own. */
+/** Returns the addresses except the reader's own. */
 export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
-	return addresses.filter(one => !own.some(other => isSameAddress(one, other)));
+	return addresses.filter(address => !own.some(ownAddress => isSameAddress(address, ownAddress)));
 }
 
 /**
  * Finds an address in angle brackets. Everything inside the brackets belongs to it, as in `<=neko@…>` and `<'neko@…>`.
  */
 function bracketed(text: string, at: number): [start: number, end: number] | null {
-	const before = opened.exec(text.slice(Math.max(0, at - maxLocalPartLength - 1), at));
-	const behind = closed.exec(text.slice(at, at + maxDomainLength + 2));
-	return before === null || behind === null
+	const local = openedAddress.exec(text.slice(Math.max(0, at - maxLocalPartLength - 1), at));
+	const domain = closedDomain.exec(text.slice(at, at + maxDomainLength + 2));
+	return local === null || domain === null
 		? null
-		: [withoutScheme(text, at - before[0].length + 1, at), at + 1 + (behind[1] as string).length];
+		: [withoutScheme(text, at - local[0].length + 1, at), at + 1 + (domain[1] as string).length];
 }
 
 /** Returns where `neko` begins in `SMTP=neko@…`. */
@@ -101,7 +101,7 @@ function endOfDomain(text: string, at: number): number {
 		end < text.length &&
 		end - at <= maxDomainLength &&
 		domainPart.test(text[end] as string) &&
-		(!isSeam(text, end - 1) || labelGoesOn.test(text.slice(end, end + 64)))
+		(!isSeam(text, end - 1) || labelContinues.test(text.slice(end, end + 64)))
 	) {
 		end++;
 	}
@@ -111,8 +111,8 @@ function endOfDomain(text: string, at: number): number {
 	return end;
 }
 
-/** Whether an address touches text of a language written without spaces: `宛先neko@example.jpに`. */
-function isSeam(text: string, at: number): boolean {
-	const [one, other] = [text[at] as string, text[at + 1] as string];
-	return (spaceless.test(one) && plain.test(other)) || (plain.test(one) && spaceless.test(other));
+/** Whether an address borders on text of a language written without spaces: `宛先neko@example.jpに`. */
+function isSeam(text: string, index: number): boolean {
+	const [a, b] = [text[index] as string, text[index + 1] as string];
+	return (spacelessScript.test(a) && alphanumeric.test(b)) || (alphanumeric.test(a) && spacelessScript.test(b));
 }

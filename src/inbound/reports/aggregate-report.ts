@@ -7,11 +7,11 @@ import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
 import {XmlProblem} from './xml.ts';
 
-/** A report found in a message, or a clause that says why it cannot be read. */
+/** A report found in a message, or why it cannot be read, as a clause. */
 type FoundAggregate = {readonly kind: AggregateReport['kind']; readonly report: AggregateReport | string};
 
 /** Octets of an attachment. Compressed reports are about a tenth of their content. */
-const largestAttachment = 10 * 1024 * 1024;
+const maxAttachmentBytes = 10 * 1024 * 1024;
 
 /** How many times a report may have been forwarded as an attached message. */
 const maxForwards = 3;
@@ -25,7 +25,7 @@ export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggre
 		return null;
 	}
 	// Only messages that may hold a report are read again with room for large bodies.
-	for (const part of collectLeaves(readMail(raw, largestAttachment).root)) {
+	for (const part of collectLeaves(readMail(raw, maxAttachmentBytes).root)) {
 		const aggregate = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
 		if (aggregate !== null) {
 			return aggregate;
@@ -64,9 +64,9 @@ export function mailOfReport(bytes: Buffer): Buffer | string | null {
 
 /** Whether bytes, in any charset, begin with markup that only reports have. */
 function hasReportMarkup(bytes: Buffer): boolean {
-	const begin = bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
-	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
-	return isReport && /^[^\w-]*[<{]/.test(begin);
+	const head = bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
+	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(head);
+	return isReport && /^[^\w-]*[<{]/.test(head);
 }
 
 /**
@@ -74,29 +74,29 @@ function hasReportMarkup(bytes: Buffer): boolean {
  * mistaken for a broken report.
  */
 function isMeantAsReport({root}: Mail, part: Part): boolean {
-	const isSaid = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(findField(root.fields, 'subject') ?? ''));
+	const isAnnounced = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(findField(root.fields, 'subject') ?? ''));
 	// Office documents are zip files, too.
-	const mayBe = isLabeled(part) || fileNameOf(part) === '';
-	return (isSaid && mayBe) || reportName.test(fileNameOf(part)) || ofTls.test(part.type);
+	const mayBeReport = isLabeled(part) || fileNameOf(part) === '';
+	return (isAnnounced && mayBeReport) || reportName.test(fileNameOf(part)) || tlsReportType.test(part.type);
 }
 
 /** `reporter!domain!begin!end` is the file name of a report. */
 const reportName = /^[^!]+!([^!]+)!\d+!\d+/;
-const ofTls = /^application\/tlsrpt\+/;
-const archives = /^application\/(?:x-)?(?:gzip|zip|zip-compressed|gzip-compressed)$/;
-const documents = /^(?:text|application)\/(?:xml|json|tlsrpt\+json)$/;
-const names = /\.(?:xml|json|gz|gzip|zip)$/i;
+const tlsReportType = /^application\/tlsrpt\+/;
+const archiveType = /^application\/(?:x-)?(?:gzip|zip|zip-compressed|gzip-compressed)$/;
+const documentType = /^(?:text|application)\/(?:xml|json|tlsrpt\+json)$/;
+const reportExtension = /\.(?:xml|json|gz|gzip|zip)$/i;
 
-const otherTypes = /^(?:application\/|text\/plain$)/;
+const genericType = /^(?:application\/|text\/plain$)/;
 
 /** Checks the type, the name and the first bytes, because reporters get any of them wrong. */
 function mayHoldReport(part: Part): boolean {
-	return isLabeled(part) || (otherTypes.test(part.type) && hasReport(part.body()));
+	return isLabeled(part) || (genericType.test(part.type) && hasReport(part.body()));
 }
 
 function isLabeled(part: Part): boolean {
-	const isNamed = otherTypes.test(part.type) && names.test(fileNameOf(part));
-	return isNamed || [ofTls, archives, documents].some(types => types.test(part.type));
+	const isNamed = genericType.test(part.type) && reportExtension.test(fileNameOf(part));
+	return isNamed || [tlsReportType, archiveType, documentType].some(type => type.test(part.type));
 }
 
 const hasReport = (bytes: Buffer): boolean => isGzip(bytes) || isZip(bytes) || hasReportMarkup(bytes);
@@ -107,23 +107,23 @@ function isMessage(part: Part): boolean {
 
 function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 	const bytes = part.body();
-	const isTls = ofTls.test(part.type) || /\.json(?:\.gz)?$/i.test(fileNameOf(part));
+	const isTls = tlsReportType.test(part.type) || /\.json(?:\.gz)?$/i.test(fileNameOf(part));
 	const unpacked = unpack(bytes);
 	if (!unpacked.ok) {
 		return {kind: isTls ? 'tls' : 'dmarc', report: unpacked.problem};
 	}
-	const begin = unpacked.bytes
+	const head = unpacked.bytes
 		.subarray(0, 1024)
 		.toString('latin1')
 		.replaceAll('\0', '')
 		.replace(/^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*/, '');
-	const isJson = begin.startsWith('{');
-	if (!isJson && !begin.startsWith('<')) {
+	const isJson = head.startsWith('{');
+	if (!isJson && !head.startsWith('<')) {
 		return isTls && !isGzip(bytes) && !isZip(bytes) ? {kind: 'tls', report: 'it is not JSON'} : null;
 	}
 	const kind = isJson ? 'tls' : 'dmarc';
 	try {
-		const charset = /^[^>]{0,200}encoding\s*=\s*["']([\w-]{1,40})/.exec(begin)?.[1];
+		const charset = /^[^>]{0,200}encoding\s*=\s*["']([\w-]{1,40})/.exec(head)?.[1];
 		const text = decodeText(unpacked.bytes, charset);
 		const report = isJson ? readTlsReport(text, domainsNamed(root, part)) : readDmarcReport(text);
 		return report === null ? null : {kind, report};

@@ -6,10 +6,10 @@ import {registeredDomain} from '../../mail/registered-domain.ts';
 export type Alignment = 'strict' | 'relaxed' | 'none';
 
 /** Returns `relaxed` if both share an organizational domain, whichever is the subdomain. */
-export function alignmentOf(proved: string, author: string): Alignment {
-	if (proved === author) {
+export function alignmentOf(authenticated: string, author: string): Alignment {
+	if (authenticated === author) {
 		return 'strict';
 	}
 	const organization = registeredDomain(author);
-	return organization !== null && organization === registeredDomain(proved) ? 'relaxed' : 'none';
+	return organization !== null && organization === registeredDomain(authenticated) ? 'relaxed' : 'none';
 }

@@ -101,9 +101,9 @@ export function isSignedBy(key: KeyObject, signature: Signature, fields: readonl
 
 function signedOctets({isHeaderRelaxed, covered, line}: Signature, fields: readonly RawField[]): string {
 	const form = (text: string): string => (isHeaderRelaxed ? relaxedHeader(text) : `${text}\r\n`);
-	const left = groupBy(fields, ({name}) => name);
+	const remaining = groupBy(fields, ({name}) => name);
 	const lines = covered.map(name => {
-		const field = left.get(name)?.pop();
+		const field = remaining.get(name)?.pop();
 		return field === undefined ? '' : form(field.line);
 	});
 	const colon = line.indexOf(':') + 1;

@@ -2,7 +2,7 @@ import {registeredDomain} from '../../mail/registered-domain.ts';
 import type {DnsAnswer} from '../../net/dns.ts';
 import type {KnownAnswers} from './known-answers.ts';
 
-/** What a domain's owner demands: whether DKIM and SPF must match the author's domain exactly. */
+/** A domain owner's demands: whether DKIM and SPF must match the author's domain exactly. */
 export type DmarcPolicy = {readonly isDkimStrict: boolean; readonly isSpfStrict: boolean};
 
 /** `none` means that the owner demands nothing, so there is nothing to check. */
@@ -15,8 +15,8 @@ export type PolicyAnswer =
 export function policyFor(domain: string, answers: KnownAnswers): PolicyAnswer {
 	const own = recordsAt(domain, answers);
 	const organization = registeredDomain(domain);
-	const isOrganizations = Array.isArray(own) && own.length === 0 && organization !== null && organization !== domain;
-	const records = isOrganizations ? recordsAt(organization, answers) : own;
+	const isInherited = Array.isArray(own) && own.length === 0 && organization !== null && organization !== domain;
+	const records = isInherited ? recordsAt(organization, answers) : own;
 	if (!Array.isArray(records)) {
 		return records;
 	}

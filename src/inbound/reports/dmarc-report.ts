@@ -15,10 +15,10 @@ const maxNameLength = 100;
 const maxIdLength = 200;
 
 /**
- * Reads a DMARC aggregate report (RFC 7489 Appendix C, and its successor with a namespace). Returns a text that says
- * what is wrong with it, or `null` if it is another kind of document.
+ * Reads a DMARC aggregate report (RFC 7489 Appendix C, and its successor with a namespace). Returns the problem with an
+ * invalid report, or `null` for another kind of document.
  *
- * @throws XmlFault
+ * @throws XmlProblem
  */
 export function readDmarcReport(xml: string): DmarcReport | string | null {
 	const counts = new Map<string, DmarcCount>();
@@ -50,7 +50,7 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	if (typeof head === 'string') {
 		return head;
 	}
-	// A report without any records is valid: the reporter saw no mail.
+	// A report without any records is valid: the reporter received no mail.
 	if (counts.size === 0 && cut > 0) {
 		return 'none of its records can be read';
 	}
@@ -75,14 +75,14 @@ function timeIn(text: string): number {
 	return number < 1e11 ? number * 1000 : number;
 }
 
-type Said = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
+type ReportHeader = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
 
-/** Checks the header of a report and uses the reporter's first name. Returns a text if the header is invalid. */
-export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
-	const {org, reportId, domain: about, begin, end} = said;
-	const domain = hostIn(about);
+/** Checks the header of a report and uses the reporter's first name. Returns the problem if it is invalid. */
+export function headOf(header: ReportHeader): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
+	const {org, reportId, begin, end} = header;
+	const domain = hostIn(header.domain);
 	if (domain === null) {
-		return 'it does not say which domain it is about';
+		return 'it does not name the domain it is about';
 	}
 	const name = org.map(reporterIn).find(text => text !== '') ?? 'unknown';
 	return begin <= end && end - begin <= maxPeriodMs
@@ -114,8 +114,8 @@ const beyondAscii = /[^ -~]/;
 
 /** Returns a host name in A-labels, or `null` if the text is not a host name. */
 export function hostIn(text: string): string | null {
-	const written = text.trim().toLowerCase().replace(/\.$/, '');
-	const host = beyondAscii.test(written) ? (hostName(written) ?? '') : written;
+	const name = text.trim().toLowerCase().replace(/\.$/, '');
+	const host = beyondAscii.test(name) ? (hostName(name) ?? '') : name;
 	return host.length <= 253 && /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(host) ? host : null;
 }
 
@@ -152,7 +152,7 @@ function countOf(record: XmlElement): DmarcCount | null {
 		dkim,
 		spf,
 		n: Number(count),
-		disposition: dispositions.find(one => one === disposition) ?? 'none',
+		disposition: dispositions.find(known => known === disposition) ?? 'none',
 		why: dkim || spf ? '' : overrideReason(record, evaluated),
 	};
 }
@@ -167,13 +167,14 @@ const addressIn = (text: string): string | null =>
  */
 function overrideReason(record: XmlElement, evaluated: XmlElement | undefined): string {
 	const results = elementAt(record, 'auth_results');
-	const said = (name: string) => {
+	const describe = (name: string) => {
 		const all = results?.children.filter(child => child.name === name) ?? [];
-		const one = all.find(result => textAt(result, 'result').toLowerCase() === 'pass') ?? all[0];
-		const host = textAt(one, 'domain');
+		const best = all.find(result => textAt(result, 'result').toLowerCase() === 'pass') ?? all[0];
+		const host = textAt(best, 'domain');
 		const domain = registeredIn(host) ?? hostIn(host);
-		return `${/^[a-z]{1,12}$/i.exec(textAt(one, 'result'))?.[0].toLowerCase() ?? 'none'}${domain ? ` for ${domain}` : ''}`;
+		const result = /^[a-z]{1,12}$/i.exec(textAt(best, 'result'))?.[0].toLowerCase() ?? 'none';
+		return domain ? `${result} for ${domain}` : result;
 	};
 	const reason = /^[a-z_]{1,30}$/i.exec(textAt(evaluated, 'reason', 'type'))?.[0].replaceAll('_', ' ');
-	return `DKIM ${said('dkim')}, SPF ${said('spf')}${reason ? `; ${reason}` : ''}`;
+	return `DKIM ${describe('dkim')}, SPF ${describe('spf')}${reason ? `; ${reason}` : ''}`;
 }

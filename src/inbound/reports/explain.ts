@@ -5,7 +5,7 @@ import {replyIn} from './reply.ts';
 
 // Explains to people how a message or a reply was classified. The terminal and the dashboard show the same text.
 
-const kinds: Readonly<Record<ReportKind, string>> = {
+const kindSentences: Readonly<Record<ReportKind, string>> = {
 	dsn: 'A delivery status notification.',
 	text: 'A plain-text bounce.',
 	arf: 'A feedback report.',
@@ -18,10 +18,10 @@ const kinds: Readonly<Record<ReportKind, string>> = {
 
 /** Returns a sentence that says what a message is. */
 export function kindOf({kind, reports}: Pick<Reading, 'kind' | 'reports'>): string {
-	return kind === 'other' && reports.length > 0 ? 'An unsubscribe request.' : kinds[kind];
+	return kind === 'other' && reports.length > 0 ? 'An unsubscribe request.' : kindSentences[kind];
 }
 
-const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
+const actionTexts: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
 	delayed: 'delayed, the mail server keeps trying',
 	delivered: 'delivered',
 	relayed: 'relayed to a mail server that sends no further reports',
@@ -35,32 +35,32 @@ const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
 
 export type Row = readonly [name: string, value: string];
 
-/** Returns what a message reports about one recipient, what follows from it, and by which rule. */
+/** Returns rows on what a message reports about one recipient: the outcome, its effect and the rule. */
 export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 	const {action, status, code, host, reason, feedbackType, rule, matched} = report;
 	if (kind === 'auto_reply') {
 		return [['subject', reason]];
 	}
-	const said = [status, code === null ? null : `reply code ${code}`].filter(each => each !== null).join(', ');
+	const codes = [status, code === null ? null : `reply code ${code}`].filter(part => part !== null).join(', ');
 	const isRefused = action === 'failed' || action === 'delayed';
 	return [
-		['what', action === 'failed' ? whatFailed(report) : actions[action]],
+		['what', action === 'failed' ? whatFailed(report) : actionTexts[action]],
 		...(feedbackType === null ? [] : [['feedback', feedbackType] as const]),
 		...(isRefused
-			? judged(report)
+			? judgementRows(report)
 			: [['effect', toEffect(report)] as const, ...(rule === null ? [] : ruleRows({rule, matched}))]),
-		...(said === '' ? [] : [['status', said] as const]),
+		...(codes === '' ? [] : [['status', codes] as const]),
 		...(host === null ? [] : [['host', host] as const]),
 		...(reason === '' ? [] : [['reason', reason] as const]),
 	];
 }
 
-/** Returns the same for a mail server's reply. */
+/** Returns the same rows for a mail server's reply. */
 export function replyRows(judgement: Judgement): readonly Row[] {
-	return [['what', whatFailed(judgement)], ...judged(judgement)];
+	return [['what', whatFailed(judgement)], ...judgementRows(judgement)];
 }
 
-/** Parses a reply that a person entered into the form that is classified, or returns the problem and its fix. */
+/** Parses a reply that a person entered, so that it can be classified. Returns the problem and its fix otherwise. */
 export function toEvidence(
 	reply: string,
 	phase: Phase,
@@ -78,7 +78,7 @@ export function toEvidence(
 	return {ok: true, evidence: {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null}};
 }
 
-function judged(judgement: Pick<Report, 'category' | 'suppresses' | 'rule' | 'matched'>): Row[] {
+function judgementRows(judgement: Pick<Report, 'category' | 'suppresses' | 'rule' | 'matched'>): Row[] {
 	return [['category', judgement.category ?? 'none'], ['effect', toEffect(judgement)], ...ruleRows(judgement)];
 }
 

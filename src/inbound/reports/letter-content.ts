@@ -19,7 +19,7 @@ const maxPartLength = 512 * 1024;
 export function readContent(part: Part): Content {
 	if (part.parts.length > 0) {
 		const contents = part.parts.map(readContent).filter(({text, html}) => text !== null || html !== null);
-		return part.type === 'multipart/alternative' ? oneOf(contents) : allOf(contents);
+		return part.type === 'multipart/alternative' ? joinAlternatives(contents) : joinAll(contents);
 	}
 	if (!isBody(part)) {
 		return {text: null, html: null};
@@ -41,7 +41,7 @@ function isBody({type, fields}: Part): boolean {
 }
 
 /** Joins alternative versions. A plain version is better than text derived from HTML. */
-function oneOf(contents: readonly Content[]): Content {
+function joinAlternatives(contents: readonly Content[]): Content {
 	const plain = contents.filter(({html}) => html === null);
 	return {
 		text: joined(plain.length > 0 ? plain.map(({text}) => text) : contents.map(({text}) => text), '\n'),
@@ -52,7 +52,7 @@ function oneOf(contents: readonly Content[]): Content {
 	};
 }
 
-function allOf(contents: readonly Content[]): Content {
+function joinAll(contents: readonly Content[]): Content {
 	const hasText = contents.some(({text}) => text !== null);
 	const hasHtml = contents.some(({html}) => html !== null);
 	const texts = contents.map(({text, html}) => text ?? stripHtml(html ?? ''));
@@ -63,8 +63,8 @@ function allOf(contents: readonly Content[]): Content {
 const lineBreak = '<br/>\n';
 
 function joined(texts: ReadonlyArray<string | null>, separator: string): string | null {
-	const there = texts.filter(text => text !== null);
-	return there.length > 0 ? there.join(separator) : null;
+	const present = texts.filter(text => text !== null);
+	return present.length > 0 ? present.join(separator) : null;
 }
 
 const escapes: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'};
@@ -81,20 +81,20 @@ function plainText(part: Part): string {
 /** Joins the lines of `format=flowed` (RFC 3676 §4) into paragraphs, without the program's own line breaks. */
 function unflowed(text: string, shouldDeleteSpace: boolean): string {
 	const lines: string[] = [];
-	/** The quote marks of a paragraph that continues. */
-	let open: string | null = null;
+	/** The quote marks of a paragraph that continues, or `null` if none does. */
+	let openQuote: string | null = null;
 	for (const line of text.split('\n')) {
 		const quote = /^>*/.exec(line)?.[0] ?? '';
 		const content = line.slice(quote.length).replace(/^ /, '');
 		const isSignature = content === '-- ';
 		const isFlowed = content.endsWith(' ') && !isSignature;
-		const said = isFlowed && shouldDeleteSpace ? content.slice(0, -1) : content;
-		if (open === quote && !isSignature) {
-			lines.push(`${lines.pop()}${said}`);
+		const words = isFlowed && shouldDeleteSpace ? content.slice(0, -1) : content;
+		if (openQuote === quote && !isSignature) {
+			lines.push(`${lines.pop()}${words}`);
 		} else {
-			lines.push(quote === '' ? said : `${quote} ${said}`);
+			lines.push(quote === '' ? words : `${quote} ${words}`);
 		}
-		open = isFlowed ? quote : null;
+		openQuote = isFlowed ? quote : null;
 	}
 	return lines.join('\n');
 }

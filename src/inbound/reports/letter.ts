@@ -18,13 +18,13 @@ const maxFields = 200;
 const maxMailboxes = 50;
 const maxAddresses = 1000;
 const maxHeaderLength = 256 * 1024;
-const maxAnswers = 50;
+const maxRepliedTo = 50;
 
 /** Parses a message. If it exceeds the limits of `readMail`, the result has only its header and a `fault`. */
 export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ParsedMessage> {
 	const mail = readMail(raw, raw.length);
 	const {fields, parts} = mail.root;
-	const unread = (fault: string): ParsedMessage => ({...unreadLetter(fault), ...ofHeader(mail, raw)});
+	const unread = (fault: string): ParsedMessage => ({...unreadLetter(fault), ...readHeaderOnly(mail, raw)});
 	if (mail.fault !== null) {
 		return unread(mail.fault);
 	}
@@ -33,17 +33,17 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 	}
 	try {
 		const froms = parseMailboxes(findField(fields, 'from') ?? '');
-		const isDoubled = hasRepeatedField(fields);
+		const hasRepeated = hasRepeatedField(fields);
 		const {text, html} = readContent(mail.root);
 		return {
-			...ofHeader(mail, raw),
+			...readHeaderOnly(mail, raw),
 			from: froms[0] ?? null,
-			isAmbiguous: froms.length > 1 || isDoubled,
+			isAmbiguous: froms.length > 1 || hasRepeated,
 			text: text && cutText(text, maxTextLength),
 			html: html && cutText(html, maxTextLength),
-			cut: [text, html].some(one => one !== null && one.length > maxTextLength) || fields.length > maxFields,
+			cut: [text, html].some(body => body !== null && body.length > maxTextLength) || fields.length > maxFields,
 			files: toFiles(collectLeaves(mail.root), raw.includes('\r\n') ? '\r\n' : '\n'),
-			signatures: isDoubled ? signatures.map(one => ({...one, result: 'policy'})) : signatures,
+			signatures: hasRepeated ? signatures.map(signature => ({...signature, result: 'policy'})) : signatures,
 			fault: null,
 		};
 	} catch (error) {
@@ -52,7 +52,7 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 }
 
 /** Reads what the header alone contains. */
-function ofHeader({root}: Mail, raw: Buffer) {
+function readHeaderOnly({root}: Mail, raw: Buffer) {
 	const {fields} = root;
 	const [header = ''] = raw.toString('utf8', 0, maxHeaderLength).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
 	const references = idsIn(findField(fields, 'references')).reverse();
@@ -61,7 +61,7 @@ function ofHeader({root}: Mail, raw: Buffer) {
 		automatic: isAutomatic(root),
 		senders: parseAddresses(header, 'from|sender|reply-to'),
 		addressees: parseAddresses(header, 'to|cc'),
-		repliedTo: [...new Set([...idsIn(findField(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
+		repliedTo: [...new Set([...idsIn(findField(fields, 'in-reply-to')), ...references])].slice(0, maxRepliedTo),
 		headers: fields.slice(0, maxFields).map(({name, value}) => ({name, value: textOf(value, maxValueLength)})),
 	};
 }
@@ -96,9 +96,9 @@ function isMultipart(fields: readonly Field[]): boolean {
 function isAutomatic({fields, parts}: Part): boolean {
 	const submitted = findField(fields, 'auto-submitted');
 	// A multipart whose parts cannot be found still has its declared type.
-	const {value: announced} = readContentType(findField(fields, 'content-type'));
+	const {value: declaredType} = readContentType(findField(fields, 'content-type'));
 	// People attach parts of a report to their questions, while a gateway wraps a whole report to add its footer.
-	const isReport = reportType.test(announced) || parts.some(({type}) => type === 'multipart/report');
+	const isReport = reportType.test(declaredType) || parts.some(({type}) => type === 'multipart/report');
 	return (
 		(submitted !== null && !/^\s*no\b/i.test(submitted)) ||
 		/bulk|list|junk|auto.?reply/i.test(findField(fields, 'precedence') ?? '') ||
@@ -133,7 +133,7 @@ function parseMailboxes(field: string) {
 }
 
 /** Returns an address as written. An encoded word cannot stand for one (RFC 2047 §5), except for a plain one. */
-function mailboxIn(written: string): string {
-	const address = decodeWords(written);
-	return address === written || /^[^\s@=]+@[^\s@]+$/.test(address) ? cutText(withoutControls(address), 320) : '';
+function mailboxIn(encoded: string): string {
+	const address = decodeWords(encoded);
+	return address === encoded || /^[^\s@=]+@[^\s@]+$/.test(address) ? cutText(withoutControls(address), 320) : '';
 }

@@ -33,7 +33,7 @@ export type Mail = {
 	readonly fault: string | null;
 };
 
-const deepest = 10;
+const maxDepth = 10;
 const maxParts = 200;
 const maxFields = 1000;
 const maxHeaderLength = 256 * 1024;
@@ -63,19 +63,19 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	}
 	const fields = readFields(bytes.subarray(0, Math.min(end, maxHeaderLength)), limits);
 	const content = bytes.subarray(bytes[end] === 0x0a ? end + 1 : end);
-	const announced = readContentType(findField(fields, 'content-type'));
-	const parts = parseParts(content, announced, depth, limits);
+	const contentType = readContentType(findField(fields, 'content-type'));
+	const parts = parseParts(content, contentType, depth, limits);
 	const isLeaf = parts === null;
 	const encoding = transferEncoding(fields);
 	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.maxBodyLength) : Buffer.alloc(0)));
 	return {
 		fields,
-		type: isLeaf && announced.value.startsWith('multipart/') ? 'text/plain' : announced.value,
-		parameters: announced.parameters,
+		type: isLeaf && contentType.value.startsWith('multipart/') ? 'text/plain' : contentType.value,
+		parameters: contentType.parameters,
 		parts: parts ?? [],
 		body,
 		// Encoded content has its own line endings.
-		text: once(() => decodeText(body(), charsetOf(announced, body())).replaceAll('\r\n', '\n')),
+		text: once(() => decodeText(body(), charsetOf(contentType, body())).replaceAll('\r\n', '\n')),
 	};
 }
 
@@ -96,13 +96,13 @@ function parseParts(content: Buffer, {value, parameters}: ContentType, depth: nu
 	if (!value.startsWith('multipart/')) {
 		return null;
 	}
-	const announced = parameters.boundary ? splitParts(content, parameters.boundary, {max: limits.parts + 1}) : [];
-	const guessed = announced.length > 0 ? null : guessBoundary(content);
-	const pieces = guessed === null ? announced : splitParts(content, guessed, {max: limits.parts + 1});
+	const declared = parameters.boundary ? splitParts(content, parameters.boundary, {max: limits.parts + 1}) : [];
+	const guessed = declared.length > 0 ? null : guessBoundary(content);
+	const pieces = guessed === null ? declared : splitParts(content, guessed, {max: limits.parts + 1});
 	const parts: Part[] = [];
 	for (const piece of pieces) {
-		if (depth >= deepest || limits.parts <= 0) {
-			limits.fault = depth >= deepest ? 'parts are nested too deeply' : 'too many parts';
+		if (depth >= maxDepth || limits.parts <= 0) {
+			limits.fault = depth >= maxDepth ? 'parts are nested too deeply' : 'too many parts';
 			break;
 		}
 		limits.parts--;
@@ -171,19 +171,19 @@ function parseLines(bytes: Buffer): string[] {
 // RFC 5322 §2.2.
 const fieldName = /^[!-9;-~]+$/;
 
-function once<Value>(make: () => Value): () => Value {
+function once<Value>(compute: () => Value): () => Value {
 	let cached: {readonly value: Value} | undefined;
 	return () => {
-		cached ??= {value: make()};
+		cached ??= {value: compute()};
 		return cached.value;
 	};
 }
 
-const looksAt = 64 * 1024;
+const maxGuessLength = 64 * 1024;
 
 /** Guesses the boundary if the declared one is missing or wrong: the line before a part's header. */
 function guessBoundary(content: Buffer): string | null {
-	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
+	const text = content.toString('latin1', 0, Math.min(content.length, maxGuessLength));
 	return (
 		/^--([^\n]{1,200}?)[ \t]*\ncontent-(?:type|transfer-encoding|description|disposition)[ \t]*:/im.exec(
 			text,
@@ -237,9 +237,9 @@ function joinedPieces(sparse: readonly ParameterPiece[]): string {
 		return pieces.map(({value}) => value).join('');
 	}
 	const charset = /^([\w.:-]{0,40})'[\w-]{0,40}'/.exec(pieces[0]?.value ?? '');
-	const bytes = pieces.map(({value, isExtended}, n) => {
-		const said = isExtended && n === 0 ? value.slice(charset?.[0].length ?? 0) : value;
-		return isExtended ? unescaped(said) : Buffer.from(said);
+	const bytes = pieces.map(({value, isExtended}, index) => {
+		const content = isExtended && index === 0 ? value.slice(charset?.[0].length ?? 0) : value;
+		return isExtended ? unescaped(content) : Buffer.from(content);
 	});
 	return decodeText(Buffer.concat(bytes), charset?.[1]);
 }
@@ -293,11 +293,11 @@ function withoutFromLine(bytes: Buffer): Buffer {
 	}
 	const mail = bytes.subarray(start);
 	// With a colon it is a field, and fields may have spaces before the colon (RFC 5322 §4.5).
-	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, maxFromLineBlanks));
+	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, maxFromLineLength));
 	return isFromLine ? mail.subarray(mail.indexOf(lf) + 1) : mail;
 }
 
-const maxFromLineBlanks = 1000;
+const maxFromLineLength = 1000;
 const fromLine = Buffer.from('\n\nFrom ');
 const maxFromLines = 100;
 

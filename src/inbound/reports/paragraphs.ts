@@ -20,12 +20,12 @@ const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
 const maxAboutLength = 4096;
 
 /** Splits a text into paragraphs about recipients with these addresses, which are in lower case. */
-export function splitParagraphs(said: string, known: ReadonlySet<string>): Paragraph[] {
-	const isNaming = (line: string) => addressesIn(line.slice(0, 1000)).some(one => known.has(one.toLowerCase()));
-	return said
+export function splitParagraphs(text: string, known: ReadonlySet<string>): Paragraph[] {
+	const namesKnown = (line: string) => addressesIn(line.slice(0, 1000)).some(name => known.has(name.toLowerCase()));
+	return text
 		.split(/\n[ \t]*(?:\n[ \t]*)+/)
-		.flatMap(paragraph => splitAtHeadings(paragraph, isNaming))
-		.map(text => ({text, listed: readListed(text, {known})}));
+		.flatMap(paragraph => splitAtHeadings(paragraph, namesKnown))
+		.map(paragraph => ({text: paragraph, listed: readListed(paragraph, {known})}));
 }
 
 /** Returns what paragraphs say about one recipient: those that name it, and what they introduce. */
@@ -33,11 +33,12 @@ export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[])
 	const {isOnlyRecipient} = subject;
 	return paragraphs
 		.map((paragraph, index) => {
-			const before = paragraphs[index - 1] ?? {text: '', listed: []};
-			const isIntroduced = introduction.test(before.text) && (isOnlyRecipient || isLastNamed(before, subject));
-			const isWhole = isIntroduced || (isOnlyRecipient && introduction.test(firstLine(paragraph.text)));
+			const previous = paragraphs[index - 1] ?? {text: '', listed: []};
+			const isIntroduced =
+				introduction.test(previous.text) && (isOnlyRecipient || isLastNamed(previous, subject));
+			const isRelated = isIntroduced || (isOnlyRecipient && introduction.test(firstLine(paragraph.text)));
 			const isQuoted = quotedHeader.test(paragraph.text);
-			return isQuoted ? '' : wordsOn(subject, paragraph) || (isWhole ? paragraph.text : '');
+			return isQuoted ? '' : textOn(subject, paragraph) || (isRelated ? paragraph.text : '');
 		})
 		.filter(text => text !== '')
 		.join('\n')
@@ -45,24 +46,24 @@ export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[])
 }
 
 /** Returns the text about a recipient, up to where the next one is named. Empty if the paragraph does not name it. */
-function wordsOn({addresses, hasReply}: Subject, {text: whole, listed}: Paragraph): string {
-	if (!addresses.some(address => containsAddress(whole, address))) {
+function textOn({addresses, hasReply}: Subject, {text, listed}: Paragraph): string {
+	if (!addresses.some(address => containsAddress(text, address))) {
 		return '';
 	}
 	const own = listed.filter(finding => isOf(finding, addresses));
-	if (own.length === listed.length || listed.length < 2 || listed.every(({text}) => !/\p{L}{3}/u.test(text))) {
-		return whole;
+	if (own.length === listed.length || listed.length < 2 || listed.every(finding => !/\p{L}{3}/u.test(finding.text))) {
+		return text;
 	}
-	const isShared = ({text}: Finding) => listed.some(other => other.text === text && !own.includes(other));
+	const isShared = (finding: Finding) => listed.some(other => other.text === finding.text && !own.includes(other));
 	return own
 		.filter(finding => !hasReply || !isShared(finding))
-		.map(({text}) => text)
+		.map(finding => finding.text)
 		.join('\n');
 }
 
 function isOf({recipient, originalRecipient}: Finding, addresses: readonly string[]): boolean {
-	const stated = [recipient, originalRecipient].map(one => one?.toLowerCase());
-	return addresses.some(address => stated.includes(address.toLowerCase()));
+	const named = [recipient, originalRecipient].map(address => address?.toLowerCase());
+	return addresses.some(address => named.includes(address.toLowerCase()));
 }
 
 /** Whether a recipient is the last one named in a paragraph, so that the following text is about it. */
@@ -79,9 +80,9 @@ function firstLine(text: string): string {
 function containsAddress(text: string, address: string): boolean {
 	const lower = text.toLowerCase();
 	const lowerAddress = address.toLowerCase();
-	for (let at = lower.indexOf(lowerAddress); at !== -1; at = lower.indexOf(lowerAddress, at + 1)) {
-		const end = at + lowerAddress.length;
-		if (!/[\w.+-]/.test(lower[at - 1] ?? '') && !/^(?:[\w-]|\.\w)/.test(lower.slice(end, end + 2))) {
+	for (let start = lower.indexOf(lowerAddress); start !== -1; start = lower.indexOf(lowerAddress, start + 1)) {
+		const end = start + lowerAddress.length;
+		if (!/[\w.+-]/.test(lower[start - 1] ?? '') && !/^(?:[\w-]|\.\w)/.test(lower.slice(end, end + 2))) {
 			return true;
 		}
 	}

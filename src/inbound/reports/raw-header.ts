@@ -41,11 +41,11 @@ export function parseFields(header: string): RawField[] | null {
  * Fields that may occur only once (RFC 5322 §3.6, RFC 2045). If they repeat, signatures cover the last one, while
  * people see the first.
  */
-const single =
+const uniqueField =
 	/^(?:from|sender|reply-to|to|cc|date|subject|in-reply-to|references|content-(?:type|transfer-encoding))$/;
 
 export function hasRepeatedField(fields: ReadonlyArray<{readonly name: string}>): boolean {
-	const names = fields.flatMap(({name}) => (single.test(name) ? [name] : []));
+	const names = fields.flatMap(({name}) => (uniqueField.test(name) ? [name] : []));
 	return new Set(names).size < names.length;
 }
 

@@ -21,7 +21,7 @@ import {type Finding, maxFindings} from './text/listed.ts';
 import {actionInText, arrival, daemonSigns, findFindings, readLetter} from './text/recipients-in-text.ts';
 
 /** A forwarded message may have been forwarded before. */
-const deepest = 3;
+const maxForwards = 3;
 
 /** Reads a returned message: its kind, and the outcome for each recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
@@ -31,14 +31,14 @@ export function readReport(raw: Buffer, classify: Classify): Reading {
 function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const mail = readMail(raw);
 	const text = readBounceText(mail);
-	const reading = readingOf(mail, text, classify);
+	const reading = toReading(mail, text, classify);
 	const aggregate = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
 	if (aggregate !== null) {
 		const {kind, report} = aggregate;
 		const read = {kind, reports: [], clues: reading.clues};
 		return typeof report === 'string' ? {...read, fault: report} : {...read, fault: null, aggregate: report};
 	}
-	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= deepest) {
+	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= maxForwards) {
 		return reading;
 	}
 	const leaves = collectLeaves(mail.root);
@@ -46,26 +46,24 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	if (attached === undefined || second !== undefined) {
 		return reading; // It is unknown which of several is meant.
 	}
-	const inside = readAt(attached.body(), classify, depth + 1);
-	if (isOfDaemon(text) && leaves[0] === attached && inside.kind !== 'other') {
-		return inside;
+	const inner = readAt(attached.body(), classify, depth + 1);
+	if (isFromGateway(text) && leaves[0] === attached && inner.kind !== 'other') {
+		return inner;
 	}
-	const isReport = inside.kind === 'dsn' || inside.kind === 'arf';
-	// Without a clue it cannot match a message: somebody is asking about a bounce.
-	return isReport && Object.values(inside.clues).some(clue => clue.length > 0)
-		? {...inside, forwarded: true}
-		: reading;
+	const isReport = inner.kind === 'dsn' || inner.kind === 'arf';
+	// Without a clue it cannot match a message: it is somebody's question about a bounce.
+	return isReport && Object.values(inner.clues).some(clue => clue.length > 0) ? {...inner, forwarded: true} : reading;
 }
 
 /** Whether a gateway wrapped a bounce in a message of its own. */
-function isOfDaemon(text: BounceText): boolean {
-	const {from, subject, other} = daemonSigns(text);
-	return from && subject && !other;
+function isFromGateway(text: BounceText): boolean {
+	const {hasDaemonSender, hasBounceSubject, isReplyOrList} = daemonSigns(text);
+	return hasDaemonSender && hasBounceSubject && !isReplyOrList;
 }
 
-function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
+function toReading(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const structured = readStructured(mail);
-	const {kind, reports} = whatItSays(mail, text, structured, classify);
+	const {kind, reports} = readReports(mail, text, structured, classify);
 	const isCut = structured.status?.isCut === true || (kind === 'text' && isTextCut(text, reports));
 	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
 	// The omitted part may contradict the rest.
@@ -76,7 +74,7 @@ function isTextCut({ownText}: BounceText, reports: readonly Report[]): boolean {
 	return reports.length >= maxFindings || (reports.length > 1 && ownText.length >= maxTextLength);
 }
 
-function whatItSays(
+function readReports(
 	mail: Mail,
 	text: BounceText,
 	structured: Structured,
@@ -87,13 +85,13 @@ function whatItSays(
 		return {kind: 'arf', reports: feedback};
 	}
 	const {status, returned} = structured;
-	const notified = status && readDsn(mail, text, {status, returned}, classify);
-	if (notified) {
-		return {kind: 'dsn', reports: notified};
+	const dsnReports = status && readDsn(mail, text, {status, returned}, classify);
+	if (dsnReports) {
+		return {kind: 'dsn', reports: dsnReports};
 	}
-	const inWords = readText(text, classify);
-	if (inWords) {
-		return {kind: 'text', reports: inWords};
+	const textReports = readText(text, classify);
+	if (textReports) {
+		return {kind: 'text', reports: textReports};
 	}
 	const unsubscribe = readUnsubscribe(mail);
 	if (unsubscribe) {
@@ -102,8 +100,8 @@ function whatItSays(
 	if (!isAutoReply(mail, text)) {
 		return {kind: 'other', reports: []};
 	}
-	const quiet = {action: 'none', rule: null, matched: null} as const;
-	return {kind: 'auto_reply', reports: findSender(mail) === null ? [] : [reportOfSender(mail, quiet)]};
+	const noEffect = {action: 'none', rule: null, matched: null} as const;
+	return {kind: 'auto_reply', reports: findSender(mail) === null ? [] : [reportOfSender(mail, noEffect)]};
 }
 
 /**
@@ -117,11 +115,11 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 		return null;
 	}
 	const action = actionInText(bounce);
-	const hidden = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
+	const returned = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
 	const fullText = findings.length === 1 ? bounce.ownText : null;
 	return findings.map(finding =>
 		reportOfFinding(
-			{...finding, ...(action && {action}), recipient: finding.recipient ?? hidden},
+			{...finding, ...(action && {action}), recipient: finding.recipient ?? returned},
 			fullText,
 			classify,
 		),
@@ -134,7 +132,7 @@ function reportOfFinding(finding: Finding, fullText: string | null, classify: Cl
 	const text = fullText === null || /\p{L}{3}/u.test(finding.text) ? finding.text : fullText;
 	const {evidence, judgement} = judgeFinding(finding, text, classify);
 	const action = finding.action ?? arrival(evidence) ?? 'failed';
-	const said = {
+	const outcome = {
 		recipient,
 		originalRecipient: originalRecipient && originalRecipient !== recipient ? originalRecipient : null,
 		action,
@@ -144,7 +142,7 @@ function reportOfFinding(finding: Finding, fullText: string | null, classify: Cl
 		reason: findReason(text),
 		feedbackType: null,
 	} as const;
-	return {...said, ...(action === 'failed' ? judgement : notRefused)};
+	return {...outcome, ...(action === 'failed' ? judgement : notRefused)};
 }
 
 /** Judges by the reply alone, then by all text about the recipient: daemons add text around the reply. */
@@ -183,41 +181,43 @@ function readClues(mail: Mail, structured: Structured): Clues {
 	const {fields} = mail.root;
 	const status = [...(structured.status?.message ?? []), ...(structured.feedback ?? [])];
 	const returned = [...structured.returned.flat(), ...pastedFields(mail)];
-	const of = (list: readonly Field[], ...names: readonly string[]) =>
+	const pick = (list: readonly Field[], ...names: readonly string[]) =>
 		list.filter(({name}) => names.includes(name)).map(({value}) => value);
 
 	return {
-		addressees: few([
+		addressees: boundedUnique([
 			...fields.filter(({name}) => addresseeFields.has(name)).flatMap(({value}) => addressesIn(value)),
-			...of(fields, 'received').flatMap(value =>
+			...pick(fields, 'received').flatMap(value =>
 				addressesIn(/\bfor[ \t]+(<?[^\s;]{3,320})/.exec(value)?.[1] ?? '', 1),
 			),
 		]),
-		envelopeIds: few(of(status, 'original-envelope-id').map(unXtext)),
+		envelopeIds: boundedUnique(pick(status, 'original-envelope-id').map(decodeXtext)),
 		// Reports by RFC 9477 may contain no field of the original message except CFBL-Feedback-ID.
-		refs: few([
-			...of(returned, 'x-mailctl-ref', 'cfbl-feedback-id').map(value => value.trim()),
-			...of(status, 'cfbl-feedback-id').map(value => value.trim()),
+		refs: boundedUnique([
+			...pick(returned, 'x-mailctl-ref', 'cfbl-feedback-id').map(value => value.trim()),
+			...pick(status, 'cfbl-feedback-id').map(value => value.trim()),
 		]),
-		messageIds: few([
-			...of(returned, 'message-id').flatMap(idsIn),
-			...of(status, 'original-message-id', 'x-original-message-id', 'message-id').flatMap(idsIn),
-			...of(fields, 'in-reply-to', 'references').flatMap(idsIn),
-			...of(returned, 'references', 'in-reply-to').flatMap(idsIn),
+		messageIds: boundedUnique([
+			...pick(returned, 'message-id').flatMap(idsIn),
+			...pick(status, 'original-message-id', 'x-original-message-id', 'message-id').flatMap(idsIn),
+			...pick(fields, 'in-reply-to', 'references').flatMap(idsIn),
+			...pick(returned, 'references', 'in-reply-to').flatMap(idsIn),
 		]),
-		returnPaths: few([
-			...of(status, 'original-mail-from', 'x-postfix-sender', 'x-original-sender').flatMap(value =>
+		returnPaths: boundedUnique([
+			...pick(status, 'original-mail-from', 'x-postfix-sender', 'x-original-sender').flatMap(value =>
 				addressesIn(value, 1),
 			),
-			...of(returned, 'return-path', 'x-envelope-from', 'envelope-from').flatMap(value => addressesIn(value, 1)),
-			...of(returned, 'received').flatMap(value =>
+			...pick(returned, 'return-path', 'x-envelope-from', 'envelope-from').flatMap(value =>
+				addressesIn(value, 1),
+			),
+			...pick(returned, 'received').flatMap(value =>
 				addressesIn(/envelope-(?:from|sender)[ \t=:]{1,3}(<?[^\s;)]{3,320})/i.exec(value)?.[1] ?? '', 1),
 			),
 		]),
-		unsubscribeAddresses: few(
-			of(returned, 'list-unsubscribe').flatMap(value =>
+		unsubscribeAddresses: boundedUnique(
+			pick(returned, 'list-unsubscribe').flatMap(value =>
 				[...value.matchAll(/mailto:([^\s?>,]{3,320})/gi)].flatMap(([, address]) =>
-					addressesIn(decoded(address as string), 1),
+					addressesIn(decodePercent(address as string), 1),
 				),
 			),
 		),
@@ -248,19 +248,19 @@ function idsIn(value: string): string[] {
 }
 
 /** Decodes xtext (RFC 3461 §4): `+3D` is `=`. */
-function unXtext(value: string): string {
+function decodeXtext(value: string): string {
 	return value.trim().replace(/\+([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
-function decoded(address: string): string {
+function decodePercent(address: string): string {
 	return address.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
-function few(values: readonly string[]): string[] {
-	return [...new Set(values.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
+function boundedUnique(values: readonly string[]): string[] {
+	return [...new Set(values.filter(value => value !== '' && value.length <= maxClueLength))].slice(0, maxPerKind);
 }
 
-/** Reads a delivery status notification (RFC 3464, 6533). Returns `null` if it says nothing about any recipient. */
+/** Reads a delivery status notification (RFC 3464, 6533). Returns `null` if it reports on no recipient. */
 function readDsn(
 	mail: Mail,
 	{ownText}: Pick<BounceText, 'ownText'>,
@@ -269,47 +269,46 @@ function readDsn(
 ): Report[] | null {
 	const recipients = status.recipients.map(readRecipientFields).filter(read => read !== null);
 	const known = new Set(
-		recipients.flatMap(({named, original}) => [named, original]).map(one => one?.toLowerCase() ?? ''),
+		recipients.flatMap(({named, original}) => [named, original]).map(address => address?.toLowerCase() ?? ''),
 	);
-	const around: Around = {
+	const context: RecipientContext = {
 		mail,
 		returned,
-		human: ownText,
-		said: splitParagraphs(ownText, known),
+		ownText,
+		paragraphs: splitParagraphs(ownText, known),
 		subject: findField(mail.root.fields, 'subject') ?? '',
 		reporter: hostOf(findField(status.message, 'reporting-mta')),
 		isOnlyRecipient: status.recipients.length === 1,
 	};
-	const reports = recipients.map(fields => reportOfFields(fields, around, classify));
-	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
+	const reports = recipients.map(fields => reportOfFields(fields, context, classify));
+	return reports.length > 0 ? reports.filter((report, index) => !isRepeated(report, reports.slice(0, index))) : null;
 }
 
 /** Whether an earlier report says the same: aliases of one address make a notification name it several times. */
-function isSaidBefore(
+function isRepeated(
 	{recipient, originalRecipient, action, status, reason}: Report,
-	before: readonly Report[],
+	earlierReports: readonly Report[],
 ): boolean {
 	return (
 		recipient !== null &&
-		before.some(
-			one =>
-				one.recipient === recipient &&
-				one.originalRecipient === originalRecipient &&
-				one.action === action &&
-				one.status === status &&
-				one.reason === reason,
+		earlierReports.some(
+			earlier =>
+				earlier.recipient === recipient &&
+				earlier.originalRecipient === originalRecipient &&
+				earlier.action === action &&
+				earlier.status === status &&
+				earlier.reason === reason,
 		)
 	);
 }
 
 /** The parts of a message around the fields of a recipient. */
-type Around = {
+type RecipientContext = {
 	readonly mail: Mail;
 	readonly returned: Structured['returned'];
-	/** Its text for people. */
-	readonly human: string;
-	/** The same, by paragraph. */
-	readonly said: readonly Paragraph[];
+	/** Its text for people, whole and by paragraph. */
+	readonly ownText: string;
+	readonly paragraphs: readonly Paragraph[];
 	readonly subject: string;
 	readonly reporter: string | null;
 	readonly isOnlyRecipient: boolean;
@@ -317,42 +316,42 @@ type Around = {
 
 function reportOfFields(
 	fields: NonNullable<ReturnType<typeof readRecipientFields>>,
-	around: Around,
+	context: RecipientContext,
 	classify: Classify,
 ): Report {
 	const {named, local, original, status, diagnostic, comment, supplement, hint} = fields;
-	const {isOnlyRecipient} = around;
+	const {isOnlyRecipient} = context;
 	const recipient =
-		named ?? sentToLocal(around, local) ?? (isOnlyRecipient ? namedElsewhere(around, diagnostic) : null);
+		named ?? findByLocalPart(context, local) ?? (isOnlyRecipient ? findNamedElsewhere(context, diagnostic) : null);
 	const addresses = [recipient, original].filter(address => address !== null);
 	const hasReply = diagnostic !== '' || supplement !== '';
-	const paragraphs = paragraphsOn({addresses, isOnlyRecipient, hasReply}, around.said);
+	const paragraphs = paragraphsOn({addresses, isOnlyRecipient, hasReply}, context.paragraphs);
 	const replyText = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
-	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
+	const allText = `${diagnostic}\n${supplement}\n${paragraphs}`;
 	const reply = replyIn(replyText);
-	const action = toAction(fields, reply.code, around.subject);
-	const host = fields.remote ?? hostIn(everything) ?? around.reporter;
-	const about = {
+	const action = toAction(fields, reply.code, context.subject);
+	const host = fields.remote ?? hostIn(allText) ?? context.reporter;
+	const outcome = {
 		recipient,
 		originalRecipient: findSentTo(original, recipient, paragraphs),
 		action,
-		status: specific(reply.enhanced) ?? specific(status) ?? reply.enhanced ?? status,
+		status: unlessGeneric(reply.enhanced) ?? unlessGeneric(status) ?? reply.enhanced ?? status,
 		code: reply.code,
 		host,
 		reason: findReason(replyText),
 		feedbackType: null,
 	};
 	if (action !== 'failed' && action !== 'delayed') {
-		return {...about, ...notRefused};
+		return {...outcome, ...notRefused};
 	}
-	const known = {phase: phaseIn(everything), status, host};
-	const others = [supplement, paragraphs, hint].filter(each => !replyText.includes(each));
+	const known = {phase: phaseIn(allText), status, host};
+	const otherTexts = [supplement, paragraphs, hint].filter(text => !replyText.includes(text));
 	// If the fields have a reply, text that may be about another recipient must not suppress anyone.
 	const isSure = (text: string) => isOnlyRecipient || !hasReply || text !== paragraphs;
-	const judgement = judgeReplies(classify, known, reply, others, isSure);
+	const judgement = judgeReplies(classify, known, reply, otherTexts, isSure);
 	return action === 'failed'
-		? {...about, ...judgement}
-		: {...about, ...judgement, type: 'transient', suppresses: false};
+		? {...outcome, ...judgement}
+		: {...outcome, ...judgement, type: 'transient', suppresses: false};
 }
 
 /**
@@ -363,27 +362,27 @@ function judgeReplies(
 	classify: Classify,
 	known: Pick<Evidence, 'phase' | 'status' | 'host'>,
 	{code, enhanced, text}: Reply,
-	others: readonly string[],
+	otherTexts: readonly string[],
 	isSure: (text: string) => boolean,
 ): Judgement {
-	const first = classify({...known, code, enhanced, text});
-	for (const other of first.category === 'undetermined' ? others : []) {
-		const more = replyIn(other);
+	const firstJudgement = classify({...known, code, enhanced, text});
+	for (const otherText of firstJudgement.category === 'undetermined' ? otherTexts : []) {
+		const otherReply = replyIn(otherText);
 		const judgement = classify({
 			...known,
-			code: code ?? more.code,
-			enhanced: specific(enhanced) ?? more.enhanced ?? enhanced,
-			text: `${text}\n${more.text}`,
+			code: code ?? otherReply.code,
+			enhanced: unlessGeneric(enhanced) ?? otherReply.enhanced ?? enhanced,
+			text: `${text}\n${otherReply.text}`,
 		});
-		if (judgement.category !== 'undetermined' && (!judgement.suppresses || isSure(other))) {
+		if (judgement.category !== 'undetermined' && (!judgement.suppresses || isSure(otherText))) {
 			return judgement;
 		}
 	}
-	return first;
+	return firstJudgement;
 }
 
 /** Returns the only addressee of the returned message with this local part: mail systems omit their own domain. */
-function sentToLocal({returned}: Around, local: string | null): string | null {
+function findByLocalPart({returned}: RecipientContext, local: string | null): string | null {
 	const localPart = local?.toLowerCase();
 	const addressees = returned.flatMap(header => header.filter(({name}) => name === 'to' || name === 'cc'));
 	const matches = addressees
@@ -393,19 +392,19 @@ function sentToLocal({returned}: Around, local: string | null): string | null {
 }
 
 /** Finds a recipient that the status omits: in `X-Failed-Recipients`, the diagnostic, or the returned `To`. */
-function namedElsewhere({mail, returned, human}: Around, diagnostic: string): string | null {
+function findNamedElsewhere({mail, returned, ownText}: RecipientContext, diagnostic: string): string | null {
 	const {fields} = mail.root;
 	const own = fields
 		.filter(({name}) => /^(?:to|from|delivered-to|x-original-to)$/.test(name))
 		.flatMap(({value}) => addressesIn(value));
-	const named = [findField(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text =>
+	const named = [findField(fields, 'x-failed-recipients') ?? '', diagnostic, ownText].flatMap(text =>
 		addressesIn(text),
 	);
 	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(findField(header, 'to') ?? '', 2));
 	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
-/** Reads the fields of one recipient (RFC 3464 §2.3). Returns `null` if they say nothing. */
+/** Reads the fields of one recipient (RFC 3464 §2.3). Returns `null` if they report nothing. */
 function readRecipientFields(fields: readonly Field[]) {
 	const original = parseAddress(findField(fields, 'original-recipient'));
 	const final =
@@ -429,7 +428,7 @@ function readRecipientFields(fields: readonly Field[]) {
 		/** A mailer's own category, in words that the rules know. */
 		hint: hints.get(findField(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
-	const isEmpty = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
+	const isEmpty = [read.named, read.action, read.status].every(value => value === null) && read.diagnostic === '';
 	return isEmpty ? null : read;
 }
 
@@ -499,7 +498,7 @@ function toAction(
 	return isWarning && !status?.startsWith('5') ? 'delayed' : 'failed';
 }
 
-/** Returns a code unless it says no more than its class. */
-function specific(enhanced: string | null): string | null {
+/** Returns an enhanced code, or `null` if it specifies no more than its class. */
+function unlessGeneric(enhanced: string | null): string | null {
 	return enhanced === null || /\.0\.0$/.test(enhanced) ? null : enhanced;
 }

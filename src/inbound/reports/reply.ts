@@ -2,7 +2,7 @@ import {unprintable} from '../../kit/text.ts';
 import type {Evidence} from '../../mail/bounce.ts';
 import {phaseIn} from '../../mail/classify-reply.ts';
 
-/** What a text says that a mail server replied. Absent values are `null`. */
+/** A mail server's reply according to a text. Absent values are `null`. */
 export type Reply = {
 	readonly code: number | null;
 	/** RFC 3463. */
@@ -11,37 +11,38 @@ export type Reply = {
 	readonly text: string;
 };
 
-const pair = /(?<![\d.])([245]\d\d)[ \t\-#('"<;,:/]{1,4}([245]\.\d{1,3}\.\d{1,3})(?![.\d])/g;
+const codePair = /(?<![\d.])([245]\d\d)[ \t\-#('"<;,:/]{1,4}([245]\.\d{1,3}\.\d{1,3})(?![.\d])/g;
 const lone = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
-const leading = /^[^\w]{0,4}([245]\d\d)(?![\d.])/;
-const introduced =
+const leadingCode = /^[^\w]{0,4}([245]\d\d)(?![\d.])/;
+const introducedCode =
 	/(?:said|returned|responded with|response|was|error|reply|smtp|code|status|reason|command|<<<)[ \t]{0,3}[:;='"(]{0,3}\s{0,3}["'(<#]?([45]\d\d)(?![\d.])/i;
-const likely = /(?<![\w.:])(4[25]\d|5[057]\d)(?=[\s\-"'):;,<#]|$)/;
+const likelyCode = /(?<![\w.:])(4[25]\d|5[057]\d)(?=[\s\-"'):;,<#]|$)/;
 // Codes that mean only that another server replied (Exchange), or nothing at all.
-const wrapping = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
+const wrapperCode = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
 
 /** Finds the code and enhanced code in a server's reply, or in what a mailer reports of it. */
 export function replyIn(text: string): Reply {
-	const inner = wrapped(text);
-	const all = [...inner.matchAll(pair)];
+	const inner = unwrap(text);
+	const all = [...inner.matchAll(codePair)];
+	const isAccepted = leadingCode.exec(inner)?.[1]?.startsWith('2');
 	// Transcripts show successful commands before the failed one.
-	const refusals = leading.exec(inner)?.[1]?.startsWith('2') ? [] : all.filter(([, code]) => !code?.startsWith('2'));
+	const refusals = isAccepted ? [] : all.filter(([, code]) => !code?.startsWith('2'));
 	const pairs = refusals.length > 0 ? refusals : all;
-	const best = pairs.find(([, , enhanced]) => !wrapping.test(enhanced as string)) ?? pairs[0];
-	if (best) {
-		return {code: Number(best[1]), enhanced: best[2] as string, text: inner};
+	const pair = pairs.find(([, , enhanced]) => !wrapperCode.test(enhanced as string)) ?? pairs[0];
+	if (pair) {
+		return {code: Number(pair[1]), enhanced: pair[2] as string, text: inner};
 	}
-	const code = (leading.exec(inner) ?? introduced.exec(inner) ?? likely.exec(inner))?.[1];
+	const code = (leadingCode.exec(inner) ?? introducedCode.exec(inner) ?? likelyCode.exec(inner))?.[1];
 	return {code: code === undefined ? null : Number(code), enhanced: lone.exec(inner)?.[1] ?? null, text: inner};
 }
 
 /** Unwraps Exchange's `550 5.1.351 Remote server returned unknown recipient -> 550 5.1.1 …`. */
-function wrapped(text: string): string {
+function unwrap(text: string): string {
 	const inner = /remote server returned[^\n]{0,160}?->[ \t]*([\s\S]+)/i.exec(text)?.[1];
 	return inner !== undefined && /[245]\d\d/.test(inner) ? inner : text;
 }
 
-const hosts: readonly RegExp[] = [
+const hostPatterns: readonly RegExp[] = [
 	/while\s{1,8}talking\s{1,8}to\s{1,8}\[?([\w.-]+\.[a-z]{2,}|[\d.]{7,15})/i,
 	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\s{0,8}[[(:]/i,
 	/\bhost:?\s{1,8}([\w.-]+\.[a-z]{2,})\b/i,
@@ -54,7 +55,7 @@ const hosts: readonly RegExp[] = [
 
 /** Returns the mail server that refused according to a text, or `null` if it names none. */
 export function hostIn(text: string): string | null {
-	for (const pattern of hosts) {
+	for (const pattern of hostPatterns) {
 		const host = pattern.exec(text)?.[1];
 		if (host) {
 			return host.toLowerCase().slice(0, 253);
@@ -66,11 +67,11 @@ export function hostIn(text: string): string | null {
 const bothCodes = /(?<![\w.:-])([245]\d\d)[ \t]*[-: ]{1,3}[ \t]*\(?#?([245]\.\d{1,3}\.\d{1,3})(?![\w.])/g;
 const codeAfterWord =
 	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/gim;
-const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
+const enhancedCode = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
 const maxTextLength = 4096;
 // Text that daemons append to a reply.
-const trailers =
+const trailer =
 	/\n[ \t]*\n|\n[ \t]*(?:Giving up on|\(Other MXes|I.m not going to try|STARTTLS proto|Generating server|-{3,}|={3,})|\bGiving up on\b/i;
 
 const wordPattern = /\p{L}{3}/u;
@@ -88,16 +89,16 @@ export function evidenceIn(input: string): Evidence {
  */
 export function replyAlone(input: string): string {
 	const text = input.slice(0, maxTextLength);
-	const match = findRefusal(text, bothCodes) ?? findRefusal(text, codeAfterWord) ?? enhancedAlone.exec(text);
+	const match = findRefusal(text, bothCodes) ?? findRefusal(text, codeAfterWord) ?? enhancedCode.exec(text);
 	if (match === null) {
 		return text;
 	}
 	const start = match.index + match[0].search(/[245]\d\d|[245]\.\d/);
 	const reply = text.slice(start);
-	const cut = reply.slice(0, trailers.exec(reply)?.index);
-	const line = text.slice(text.lastIndexOf('\n', start) + 1, start);
-	const isBehind = (/\(#?$/.test(line) && wordPattern.test(line)) || !wordPattern.test(cut);
-	return isBehind ? text.slice(0, start + cut.length) : cut;
+	const refusal = reply.slice(0, trailer.exec(reply)?.index);
+	const lineStart = text.slice(text.lastIndexOf('\n', start) + 1, start);
+	const isCodeLast = (/\(#?$/.test(lineStart) && wordPattern.test(lineStart)) || !wordPattern.test(refusal);
+	return isCodeLast ? text.slice(0, start + refusal.length) : refusal;
 }
 
 /** Skips successful replies, with which transcripts begin. */

@@ -9,7 +9,7 @@ import {daemonSigns} from './text/recipients-in-text.ts';
 
 const maxSubjectLength = 200;
 /** Values that only a mail system reports. */
-const unsaid = {...notRefused, originalRecipient: null, status: null, code: null, host: null, feedbackType: null};
+const unreported = {...notRefused, originalRecipient: null, status: null, code: null, host: null, feedbackType: null};
 
 /** Returns the decoded subject of a message. */
 export function subjectOf({root}: Mail): string {
@@ -25,11 +25,11 @@ export function findSender({root}: Mail): string | null {
  * Creates the report for a message that a person or a mail program wrote, not a mail system. Nothing was refused, and
  * the report is about its sender.
  */
-export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
-	return {...unsaid, recipient: findSender(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...said};
+export function reportOfSender(mail: Mail, outcome: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
+	return {...unreported, recipient: findSender(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...outcome};
 }
 
-const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
+const unsubscribeSubject = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
 
 /**
  * Reads an unsubscribe request (R3.21), as mail programs send it to the List-Unsubscribe address, or returns `null`.
@@ -38,7 +38,7 @@ const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
 export function readUnsubscribe(mail: Mail): Report[] | null {
 	const subject = subjectOf(mail);
 	const isFromApple = /^true$/i.test(findField(mail.root.fields, 'x-apple-unsubscribe') ?? '');
-	if (!isFromApple && !request.test(subject)) {
+	if (!isFromApple && !unsubscribeSubject.test(subject)) {
 		return null;
 	}
 	const matched = isFromApple ? 'X-Apple-Unsubscribe' : subject.slice(0, 40);
@@ -46,7 +46,7 @@ export function readUnsubscribe(mail: Mail): Report[] | null {
 }
 
 // Fields that only responders set (RFC 3834 §5 and earlier conventions).
-const marks: ReadonlyArray<readonly [string, RegExp]> = [
+const responderFields: ReadonlyArray<readonly [string, RegExp]> = [
 	['auto-submitted', /^auto-(?:replied|notified)/i],
 	['x-autoreply', /./],
 	['x-autorespond', /./],
@@ -70,7 +70,7 @@ const marks: ReadonlyArray<readonly [string, RegExp]> = [
 	['x-challenge', /./],
 ];
 
-const subjects = new RegExp(
+const autoReplySubject = new RegExp(
 	[
 		'^\\s*(?:auto(?:matic|mated|matische|matica|matick[ée]|maattinen|matyczna|matiskt|svar)?[ :.-]{0,3}(?:repl(?:y|ied)|respon[sd]\\w*|antwort|antwoord|svar|vastaus|odpowied\\S*|odpov\\S*)|autoreply|autoantwort|autosvar)',
 		'^\\s*(?:re: ?)?(?:out of (?:the )?office|away from (?:the )?office|i am (?:currently )?(?:away|out)|on (?:vacation|holiday|leave)|vacation|away (?:until|from)|annual leave|maternity leave)',
@@ -89,18 +89,18 @@ const subjects = new RegExp(
 
 /**
  * Whether a message is an automatic reply (R3.13, RFC 3834): vacation, out of office, an acknowledgment, a challenge. A
- * delivery report is not, though many daemons mark bounces `auto-replied`. The caller has already found no bounce in
- * the text.
+ * delivery report is not, though many daemons mark bounces `auto-replied`. The caller has already checked that the
+ * text is not a bounce.
  */
 export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	const {fields} = root;
-	const isMarked = marks.some(([name, pattern]) => pattern.test(findField(fields, name) ?? '\n'));
+	const isMarked = responderFields.some(([name, pattern]) => pattern.test(findField(fields, name) ?? '\n'));
 	const subject = decodeWords((findField(fields, 'subject') ?? '').slice(0, 2048));
-	if (!(isMarked || subjects.test(subject)) || hasReport(root)) {
+	if (!(isMarked || autoReplySubject.test(subject)) || hasReport(root)) {
 		return false;
 	}
 	// A daemon's message that could not be read is left to the operator.
-	return !daemonSigns(text).daemon || subjects.test(subject);
+	return !daemonSigns(text).hasDaemonName || autoReplySubject.test(subject);
 }
 
 function hasReport(part: Part): boolean {
@@ -137,20 +137,21 @@ export function readFeedback(
 	{feedback: fields, ses, returned, status}: Structured,
 ): Report[] | null {
 	if (fields) {
-		const about = {rule: 'feedback-type', host: findReporter(fields), said: firstParagraph(text)};
-		return toReports(findRecipients(fields, returned), typeIn(findField(fields, 'feedback-type') ?? ''), about);
+		const type = parseType(findField(fields, 'feedback-type') ?? '');
+		const details = {rule: 'feedback-type', host: findReporter(fields), reason: firstParagraph(text)};
+		return toReports(findRecipients(fields, returned), type, details);
 	}
 	const complaint = ses?.complaint;
 	if (complaint) {
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
-		return toReports(recipients, typeIn(complaint.type), {rule: 'feedback-ses', host: null, said: ''});
+		return toReports(recipients, parseType(complaint.type), {rule: 'feedback-ses', host: null, reason: ''});
 	}
-	const recipient = status === null ? junkReported(mail, returned) : undefined;
-	const about = {rule: 'feedback-jmrp', matched: junkField, host: null, said: firstParagraph(text)};
-	return recipient === undefined ? null : toReports([recipient], 'abuse', about);
+	const recipient = status === null ? readJunkReport(mail, returned) : undefined;
+	const details = {rule: 'feedback-jmrp', matched: junkField, host: null, reason: firstParagraph(text)};
+	return recipient === undefined ? null : toReports([recipient], 'abuse', details);
 }
 
-function typeIn(text: string): string {
+function parseType(text: string): string {
 	return /[a-z][a-z0-9_-]{0,40}/i.exec(text)?.[0].toLowerCase() ?? 'abuse';
 }
 
@@ -161,19 +162,16 @@ function findReporter(fields: readonly Field[]): string | null {
 /** Returns each address once, or a single `null` if the report hides them. */
 function findRecipients(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
 	const named = findValues(fields, ['original-rcpt-to', 'removal-recipient']);
-	const addresses = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
+	const addresses = (named.length > 0 ? named : returned.flatMap(recipientsOf)).filter(address => !isHidden(address));
 	const unique = [...new Map(addresses.map(address => [address.toLowerCase(), address])).values()];
 	return unique.length > 0 ? unique.slice(0, maxRecipients) : [null];
 }
 
 /** Returns the recipients of a returned message: those its receiver recorded, or else a `To` of one address. */
-function sentTo(fields: readonly Field[]): string[] {
-	const traced = findValues(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(
-		0,
-		1,
-	);
+function recipientsOf(fields: readonly Field[]): string[] {
+	const [traced] = findValues(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']);
 	const to = findValues(fields, ['to']);
-	return traced.length > 0 ? traced : to.length === 1 ? to : [];
+	return traced !== undefined ? [traced] : to.length === 1 ? to : [];
 }
 
 function findValues(fields: readonly Field[], names: readonly string[]): string[] {
@@ -195,7 +193,7 @@ const junkField = 'x-hmxmroriginalrecipient';
  * Reads a message of Microsoft's Junk Mail Reporting Program, which returns the message that was complained about
  * without a feedback report. Returns `undefined` if it is something else.
  */
-function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
+function readJunkReport({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
 	const [recipient] = findValues([...root.fields, ...returned.flat()], [junkField]);
 	if (recipient !== undefined) {
 		return recipient;
@@ -209,23 +207,23 @@ function firstParagraph({ownText}: Pick<BounceText, 'ownText'>): string {
 	return ownText.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
-/** Creates a report per recipient; `said` is the text for people. */
+/** Creates a report per recipient. `reason` is the text for people, which may be long. */
 function toReports(
 	recipients: ReadonlyArray<string | null>,
 	type: string,
-	{rule, matched = type, host, said}: {rule: string; matched?: string; host: string | null; said: string},
+	{rule, matched = type, host, reason}: {rule: string; matched?: string; host: string | null; reason: string},
 ): Report[] {
 	// Anybody can send a report of an undefined type.
 	const action = feedbackActions.get(type) ?? 'none';
 	return recipients.map(recipient => ({
-		...unsaid,
+		...unreported,
 		recipient,
 		action,
 		host,
 		suppresses: action === 'complaint',
 		rule,
 		matched,
-		reason: findReason(said),
+		reason: findReason(reason),
 		feedbackType: type,
 	}));
 }

@@ -101,9 +101,9 @@ export function verifySignatures(
 		return [];
 	}
 	const fields = parseFields(header) ?? [];
-	const all = (result: string) => chosen.map(({domain}) => ({result, domain}));
+	const allWith = (result: string) => chosen.map(({domain}) => ({result, domain}));
 	if (hasRepeatedField(fields)) {
-		return all('policy');
+		return allWith('policy');
 	}
 	const state = limitWork(limits.timeMs, clocks);
 	const isOver = () => state() !== 'within';
@@ -113,7 +113,7 @@ export function verifySignatures(
 		domain,
 		result: signature === null ? 'permerror' : toResult(signature, mail),
 	}));
-	return isOver() ? all('temperror') : verdicts;
+	return isOver() ? allWith('temperror') : verdicts;
 }
 
 type SignedMail = {
@@ -149,7 +149,7 @@ function keyFor(signature: Signature, {answers, services}: SignedMail): KeyObjec
 		return answer.code === oversizedCode ? 'permerror' : 'temperror';
 	}
 	const texts = answer.kind === 'found' ? answer.records : [];
-	const record = texts.map(text => parseDkimRecord(text, services)).find(one => one !== undefined);
+	const record = texts.map(text => parseDkimRecord(text, services)).find(parsed => parsed !== undefined);
 	if (!record || record.key === null) {
 		return 'neutral';
 	}
@@ -191,12 +191,12 @@ class SignedBody {
 	}
 
 	inForm(form: BodyForm): HashedBody {
-		const hashed = this.#hashes.get(form) ?? this.#make(form);
+		const hashed = this.#hashes.get(form) ?? this.#compute(form);
 		this.#hashes.set(form, hashed);
 		return hashed;
 	}
 
-	#make(form: BodyForm): HashedBody {
+	#compute(form: BodyForm): HashedBody {
 		this.#body ??= bodyOf(this.#raw);
 		const lines = withoutLastLines(form === 'relaxed' ? this.#relaxed(this.#body) : this.#body);
 		// An empty body is one line end in simple form (§3.4.3), and nothing in relaxed form.

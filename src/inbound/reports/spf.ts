@@ -28,9 +28,9 @@ const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as c
 export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfResult; domain: string | null} {
 	const sender = from.sender || `postmaster@${from.helo}`;
 	const at = sender.lastIndexOf('@');
-	const written = sender.slice(at + 1).toLowerCase();
+	const stated = sender.slice(at + 1).toLowerCase();
 	// DNS and the macros use A-labels (RFC 8616 §4).
-	const domain = /^[\0-\x7f]*$/.test(written) ? written : (domainName(written) ?? '');
+	const domain = /^[\0-\x7f]*$/.test(stated) ? stated : (domainName(stated) ?? '');
 	if (!isDomain(domain)) {
 		return {result: 'none', domain: null};
 	}
@@ -120,7 +120,7 @@ class Evaluation {
 			case 'mx':
 				return this.#isExchangeOf(target, cidr);
 			default:
-				return this.#clientNames().some(one => isUnder(one, target));
+				return this.#clientNames().some(clientName => isUnder(clientName, target));
 		}
 	}
 

@@ -56,7 +56,7 @@ function textOf(part: Part): string {
 /** Returns texts that may contain fields: some mailers label them as plain text, or with no known type. */
 function collectTexts(leaves: readonly Part[]): string[] {
 	const isText = ({type}: Part) => type === 'text/plain' || type === 'application/octet-stream';
-	return leaves.filter((part, at) => isText(part) && !isMailPart(part, at)).map(part => part.text());
+	return leaves.filter((part, index) => isText(part) && !isMailPart(part, index)).map(part => part.text());
 }
 
 function looksLikeFeedback(text: string): boolean {
@@ -76,7 +76,7 @@ type SesNotification = {
 
 const maxJsonLength = 256 * 1024;
 /** One more than may have an effect. */
-const max = maxRecipients + 1;
+const maxListed = maxRecipients + 1;
 
 /** Returns `null` if no part is a notification of SES. */
 function readSesNotification(leaves: readonly Part[]): SesNotification | null {
@@ -96,8 +96,8 @@ function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 			kind === 'Complaint'
 				? {
 						type: parseString(complaint.complaintFeedbackType) ?? 'abuse',
-						recipients: listOf(complaint.complainedRecipients).flatMap(each =>
-							addressesIn(parseString(each.emailAddress) ?? '', 1),
+						recipients: listOf(complaint.complainedRecipients).flatMap(({emailAddress}) =>
+							addressesIn(parseString(emailAddress) ?? '', 1),
 						),
 					}
 				: null,
@@ -118,13 +118,13 @@ const subTypes: ReadonlyMap<string, string> = new Map([
 
 function toSesStatus(kind: string, notification: JsonObject): DeliveryStatus | null {
 	const bounce = objectOf(notification.bounce);
-	const recipients = toRecipients(kind, notification).map(each => toFields(each, bounce));
+	const recipients = toRecipients(kind, notification).map(recipient => toFields(recipient, bounce));
 	const reporter = parseString(bounce.reportingMTA);
 	return recipients.length > 0
 		? {
 				message: reporter === null ? [] : [{name: 'reporting-mta', value: reporter}],
 				recipients,
-				isCut: recipients.length >= max,
+				isCut: recipients.length >= maxListed,
 			}
 		: null;
 }
@@ -133,14 +133,14 @@ function toRecipients(kind: string, notification: JsonObject): JsonObject[] {
 	const {recipients, smtpResponse} = objectOf(notification.delivery);
 	switch (kind) {
 		case 'Bounce':
-			return listOf(objectOf(notification.bounce).bouncedRecipients).map(each => ({action: 'failed', ...each}));
+			return listOf(objectOf(notification.bounce).bouncedRecipients).map(entry => ({action: 'failed', ...entry}));
 		case 'DeliveryDelay':
-			return listOf(objectOf(notification.deliveryDelay).delayedRecipients).map(each => ({
-				...each,
+			return listOf(objectOf(notification.deliveryDelay).delayedRecipients).map(entry => ({
+				...entry,
 				action: 'delayed',
 			}));
 		case 'Delivery':
-			return (Array.isArray(recipients) ? recipients.slice(0, max) : []).map(emailAddress => ({
+			return (Array.isArray(recipients) ? recipients.slice(0, maxListed) : []).map(emailAddress => ({
 				emailAddress,
 				action: 'delivered',
 				diagnosticCode: smtpResponse,
@@ -177,7 +177,7 @@ function parse(json: string): JsonObject | null {
 }
 
 function listOf(value: unknown): JsonObject[] {
-	return Array.isArray(value) ? value.slice(0, max).map(objectOf) : [];
+	return Array.isArray(value) ? value.slice(0, maxListed).map(objectOf) : [];
 }
 
 function parseString(value: unknown): string | null {
@@ -209,8 +209,8 @@ const recipientFields: ReadonlySet<string> = new Set([
 	'will-retry-until',
 	'x-supplementary-info',
 ]);
-/** If one of these occurs twice, it starts another recipient. */
-const onceEach: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'action']);
+/** A second one of these fields starts another recipient. */
+const uniqueFields: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'action']);
 
 const field = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]*:[ \t]*(.*)$/;
 const indentedField = new RegExp(
@@ -233,15 +233,16 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 	const message: Field[] = [];
 	const recipients: Field[][] = [];
 	for (const block of iterateBlocks(text.slice(0, maxStatusLength))) {
-		const last = recipients.at(-1);
-		if (last && isContinuation(block, last)) {
-			last.push(...block);
+		const previous = recipients.at(-1);
+		if (previous && isContinuation(block, previous)) {
+			previous.push(...block);
 			continue;
 		}
 		let current: Field[] | undefined;
-		for (const one of block) {
+		for (const blockField of block) {
+			const {name} = blockField;
 			const isNewRecipient =
-				recipientFields.has(one.name) && (!current || (onceEach.has(one.name) && hasField(current, one.name)));
+				recipientFields.has(name) && (!current || (uniqueFields.has(name) && hasField(current, name)));
 			if (isNewRecipient) {
 				if (recipients.length >= maxRecipients) {
 					return {message, recipients, isCut: true};
@@ -250,7 +251,7 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 				recipients.push(current);
 			}
 			if ((current ?? message).length < maxFields) {
-				(current ?? message).push(one);
+				(current ?? message).push(blockField);
 			}
 		}
 	}
@@ -290,8 +291,8 @@ export function localPartOf(value: string | null): string | null {
 }
 
 /** Whether a block without an address completes the recipient before it, because of a misplaced blank line. */
-function isContinuation(block: readonly Field[], last: readonly Field[]): boolean {
-	return block.every(({name}) => !addressFields.has(name) && !(onceEach.has(name) && hasField(last, name)));
+function isContinuation(block: readonly Field[], previous: readonly Field[]): boolean {
+	return block.every(({name}) => !addressFields.has(name) && !(uniqueFields.has(name) && hasField(previous, name)));
 }
 
 function hasField(fields: readonly Field[], name: string): boolean {

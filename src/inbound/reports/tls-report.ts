@@ -24,8 +24,8 @@ const resultTypes = [
 ];
 
 /**
- * Parses a TLS report (RFC 8460 §4.4). Returns a text that says what is wrong with it, or `null` if it is another kind
- * of document.
+ * Parses a TLS report (RFC 8460 §4.4). Returns the problem with an invalid report, or `null` for another kind of
+ * document.
  *
  * @param about domains that its message names, for a report that names none
  */
@@ -38,11 +38,10 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 	if (!Array.isArray(report.policies) && report['date-range'] === undefined) {
 		return null;
 	}
-	const all = Array.isArray(report.policies) ? report.policies : [];
-	const policies = all.slice(0, maxPolicies).map(objectOf);
+	const policies = objectsIn(report.policies);
 	const reportId = textIn(report['report-id']);
 	// Google appends the domain to its ids.
-	const domains = [...policies.map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
+	const domains = [...policies.slice(0, maxPolicies).map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
 	const range = objectOf(report['date-range']);
 	const head = headOf({
 		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
@@ -51,12 +50,14 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 		begin: Date.parse(textIn(range['start-datetime'])),
 		end: Date.parse(textIn(range['end-datetime'])),
 	});
-	if (typeof head === 'string') {
-		return head;
-	}
+	return typeof head === 'string' ? head : {kind: 'tls', ...head, ...countSessions(policies, head.domain)};
+}
+
+/** Counts sessions by policy and result. `cut` is how many policies and failure details are left out. */
+function countSessions(policies: readonly JsonObject[], domain: string) {
 	const counts = new Map<string, TlsCount>();
 	const failures: string[] = [];
-	let cut = all.length - policies.length;
+	let cut = Math.max(0, policies.length - maxPolicies);
 
 	function add(policy: string, result: string, n: number): void {
 		const key = `${policy} ${result}`;
@@ -65,30 +66,29 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 		}
 	}
 
-	for (const one of policies) {
-		const {policy, summary, 'failure-details': details} = one;
-		const domain = domainOf(one);
-		if (domain !== '' && hostIn(domain) !== head.domain) {
+	for (const entry of policies.slice(0, maxPolicies)) {
+		const policyDomain = domainOf(entry);
+		if (policyDomain !== '' && hostIn(policyDomain) !== domain) {
 			cut++;
 			continue;
 		}
-		const kind = wordIn(objectOf(policy)['policy-type'], policyTypes);
-		const sums = objectOf(summary);
-		add(kind, 'success', numberIn(sums['total-successful-session-count']));
-		const failed = (Array.isArray(details) ? details : []).map(objectOf);
+		const type = wordIn(objectOf(entry.policy)['policy-type'], policyTypes);
+		const summary = objectOf(entry.summary);
+		add(type, 'success', numberIn(summary['total-successful-session-count']));
+		const failed = objectsIn(entry['failure-details']);
 		cut += Math.max(0, failed.length - maxDetails);
 		let explained = 0;
 		for (const detail of failed.slice(0, maxDetails)) {
 			const n = numberIn(detail['failed-session-count']);
 			explained += n;
-			add(kind, wordIn(detail['result-type'], resultTypes), n);
+			add(type, wordIn(detail['result-type'], resultTypes), n);
 			if (failures.length < maxFailures) {
 				failures.push(toFailure(detail, n));
 			}
 		}
-		add(kind, 'unexplained', numberIn(sums['total-failure-session-count']) - explained);
+		add(type, 'unexplained', numberIn(summary['total-failure-session-count']) - explained);
 	}
-	return {kind: 'tls', ...head, counts: [...counts.values()], failures, cut};
+	return {counts: [...counts.values()], failures, cut};
 }
 
 /** Returns the domain of a policy as written, or an empty string. */
@@ -101,10 +101,12 @@ const maxAddressLength = 45;
 function toFailure(detail: JsonObject, n: number): string {
 	const from = nameIn(textIn(detail['sending-mta-ip']), maxAddressLength);
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
-	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
-	return `${wordIn(detail['result-type'], resultTypes)}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
+	const reason = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
+	const hosts = `${from && ` from ${from}`}${to && ` to ${to}`}`;
+	return `${wordIn(detail['result-type'], resultTypes)}, ${n}${hosts}${reason && `: ${reason}`}`;
 }
 
+const objectsIn = (value: unknown): JsonObject[] => (Array.isArray(value) ? value : []).map(objectOf);
 const textIn = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 1024) : '');
 const wordIn = (value: unknown, words: readonly string[]) =>
 	words.find(word => word === textIn(value).toLowerCase()) ?? 'other';

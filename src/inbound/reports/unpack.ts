@@ -3,7 +3,7 @@ import {crc32, gunzipSync, inflateRawSync} from 'node:zlib';
 export type Unpacked = {readonly ok: true; readonly bytes: Buffer} | {readonly ok: false; readonly problem: string};
 
 /** A report with ten thousand records has about 6 MB. */
-const largest = 10 * 1024 * 1024;
+const maxBytes = 10 * 1024 * 1024;
 
 export const isGzip = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 export const isZip = (bytes: Buffer): boolean => bytes.length > 4 && bytes.readUInt32LE(0) === 0x04034b50;
@@ -11,7 +11,7 @@ export const isZip = (bytes: Buffer): boolean => bytes.length > 4 && bytes.readU
 /** Returns the only file of a gzip or zip (besides folders), at most 10 MiB. Returns other bytes unchanged. */
 export function unpack(bytes: Buffer): Unpacked {
 	if (!isGzip(bytes) && !isZip(bytes)) {
-		return bytes.length > largest ? tooLarge : {ok: true, bytes};
+		return bytes.length > maxBytes ? tooLarge : {ok: true, bytes};
 	}
 	try {
 		const unpacked = isGzip(bytes) ? fileInGzip(bytes) : fileInZip(bytes);
@@ -36,15 +36,15 @@ const tooLarge: Unpacked = {ok: false, problem: 'its content is larger than 10 M
  */
 function fileInGzip(gzip: Buffer): Buffer | string {
 	const begin = gzipHeaderLength(gzip);
-	const file = inflateRawSync(gzip.subarray(begin), {maxOutputLength: largest});
+	const file = inflateRawSync(gzip.subarray(begin), {maxOutputLength: maxBytes});
 	const trailer = Buffer.alloc(8);
 	trailer.writeUInt32LE(crc32(file));
 	trailer.writeUInt32LE(file.length, 4);
-	const at = gzip.indexOf(trailer, begin);
-	if (at === -1) {
+	const end = gzip.indexOf(trailer, begin);
+	if (end === -1) {
 		return damaged;
 	}
-	return isGzip(gzip.subarray(at + trailer.length)) ? gunzipSync(gzip, {maxOutputLength: largest}) : file;
+	return isGzip(gzip.subarray(end + trailer.length)) ? gunzipSync(gzip, {maxOutputLength: maxBytes}) : file;
 }
 
 const gzipFlags = {headerCrc: 2, extra: 4, name: 8, comment: 16} as const;
@@ -56,8 +56,8 @@ function gzipHeaderLength(gzip: Buffer): number {
 	if (flags & gzipFlags.extra) {
 		length += 2 + gzip.readUInt16LE(length);
 	}
-	for (const text of [gzipFlags.name, gzipFlags.comment]) {
-		length = flags & text ? gzip.indexOf(0, length) + 1 : length;
+	for (const flag of [gzipFlags.name, gzipFlags.comment]) {
+		length = flags & flag ? gzip.indexOf(0, length) + 1 : length;
 	}
 	return flags & gzipFlags.headerCrc ? length + 2 : length;
 }
@@ -67,53 +67,53 @@ const endLength = 22;
 const maxCommentLength = 0xffff;
 const fileHeader = 0x02014b50;
 const fileHeaderLength = 46;
-/** An entry for a folder, or one that macOS adds beside each file. */
+/** Names of folders, and of entries that macOS adds beside each file. */
 const notFiles = /[/\\]$|^__MACOSX[/\\]/;
 const isEncrypted = 1;
 const methods = {stored: 0, deflated: 8} as const;
 
 /**
- * Returns the only file of a zip (APPNOTE 6.3 §4.3), or a text that says what is wrong. A name matters only to
- * recognize folders.
+ * Returns the only file of a zip (APPNOTE 6.3 §4.3), or the problem as a text. Names matter only to recognize
+ * folders.
  *
  * @throws RangeError if an offset is outside of the archive, and zlib's errors
  */
 function fileInZip(zip: Buffer): Buffer | string {
 	let end = zip.length - endLength;
-	const last = Math.max(0, end - maxCommentLength);
-	while (end >= last && zip.readUInt32LE(end) !== endOfDirectory) {
+	const searchStart = Math.max(0, end - maxCommentLength);
+	while (end >= searchStart && zip.readUInt32LE(end) !== endOfDirectory) {
 		end--;
 	}
-	if (end < last) {
+	if (end < searchStart) {
 		return 'the archive is truncated';
 	}
 	const headers = readFileHeaders(zip, {at: zip.readUInt32LE(end + 16), entries: zip.readUInt16LE(end + 10)});
-	const [at] = headers;
-	if (at === undefined || headers.length > 1) {
+	const [header] = headers;
+	if (header === undefined || headers.length > 1) {
 		return `the archive has ${headers.length} files instead of one`;
 	}
-	if (zip.readUInt32LE(at) !== fileHeader || (zip.readUInt16LE(at + 8) & isEncrypted) !== 0) {
+	if (zip.readUInt32LE(header) !== fileHeader || (zip.readUInt16LE(header + 8) & isEncrypted) !== 0) {
 		return 'the archive is damaged or encrypted';
 	}
-	const method = zip.readUInt16LE(at + 10);
-	const size = zip.readUInt32LE(at + 20);
-	const local = zip.readUInt32LE(at + 42);
-	const begin = local + 30 + zip.readUInt16LE(local + 26) + zip.readUInt16LE(local + 28);
+	const method = zip.readUInt16LE(header + 10);
+	const size = zip.readUInt32LE(header + 20);
+	const localHeader = zip.readUInt32LE(header + 42);
+	const begin = localHeader + 30 + zip.readUInt16LE(localHeader + 26) + zip.readUInt16LE(localHeader + 28);
 	const packed = zip.subarray(begin, begin + size);
 	if (packed.length < size) {
 		return 'the archive is truncated';
 	}
 	switch (method) {
 		case methods.stored:
-			return packed.length > largest ? 'its content is larger than 10 MiB' : packed;
+			return packed.length > maxBytes ? 'its content is larger than 10 MiB' : packed;
 		case methods.deflated:
-			return inflateRawSync(packed, {maxOutputLength: largest});
+			return inflateRawSync(packed, {maxOutputLength: maxBytes});
 		default:
 			return `the archive uses compression method ${method}, which is not supported`;
 	}
 }
 
-/** Returns where the headers of the files begin in the directory, without those of folders. */
+/** Returns the offsets of the files' headers in the directory, without those of folders. */
 function readFileHeaders(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
 	const offsets: number[] = [];
 	let {at} = directory;

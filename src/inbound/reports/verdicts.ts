@@ -74,9 +74,9 @@ function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: Kno
 		default:
 	}
 	const {isDkimStrict, isSpfStrict} = answer.policy;
-	const isAlignedPass = (one: Verdict, isStrict: boolean): boolean =>
-		one.result === 'pass' && one.domain !== null && isAligned(one.domain, domain, isStrict);
-	const isPassed = isAlignedPass(spf, isSpfStrict) || signatures.some(one => isAlignedPass(one, isDkimStrict));
+	const isAlignedPass = (verdict: Verdict, isStrict: boolean): boolean =>
+		verdict.result === 'pass' && verdict.domain !== null && isAligned(verdict.domain, domain, isStrict);
+	const isPassed = isAlignedPass(spf, isSpfStrict) || signatures.some(dkim => isAlignedPass(dkim, isDkimStrict));
 	return {result: isPassed ? 'pass' : 'fail', domain};
 }
 

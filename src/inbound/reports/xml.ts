@@ -11,60 +11,60 @@ export type XmlElement = {
 /** The bytes cannot be read as XML; the message is a clause for people. */
 export class XmlProblem extends Error {}
 
-const deepest = 12;
-/** Elements that are held at once. */
+const maxDepth = 12;
+/** How many elements are held at once. */
 const maxElements = 5000;
 const maxTextLength = 2048;
 /** Some reporters put an `xs:schema` before the document, or around it without closing it. */
-const wrapper = 'schema';
+const wrapperName = 'schema';
 /** The only element in a schema that is not part of it. */
-const wrapped = 'feedback';
+const documentName = 'feedback';
 
 /**
- * Parses a document. Elements named `each` go to `take` and are then discarded, so that memory does not grow with their
- * number. (A parser that built the whole tree took 8 seconds for 10 MB, and ran out of memory on 10 MB of empty
- * elements.) A document type is refused, since no report has one, so entities are never expanded or fetched.
+ * Parses a document. Elements named `repeated` go to `onRepeated` and are then discarded, so that memory does not grow
+ * with their number. (A parser that built the whole tree took 8 seconds for 10 MB, and ran out of memory on 10 MB of
+ * empty elements.) A document type is refused, since no report has one, so entities are never expanded or fetched.
  *
- * @throws XmlFault
+ * @throws XmlProblem
  */
-export function readXml(text: string, each: string, take: (element: XmlElement) => void): XmlElement {
+export function readXml(text: string, repeated: string, onRepeated: (element: XmlElement) => void): XmlElement {
 	const open: XmlElement[] = [];
 	let root: XmlElement | undefined;
 	let elementCount = 0;
 	const parser = new Parser(
 		{
-			onopentagname(spelled) {
-				const element = {name: spelled.slice(spelled.indexOf(':') + 1), text: '', children: []};
+			onopentagname(tagName) {
+				const element = {name: tagName.slice(tagName.indexOf(':') + 1), text: '', children: []};
 				elementCount++;
-				if (open.length >= deepest || elementCount > maxElements) {
+				if (open.length >= maxDepth || elementCount > maxElements) {
 					throw new XmlProblem(
-						open.length >= deepest ? 'its elements are nested too deeply' : 'it has too many elements',
+						open.length >= maxDepth ? 'its elements are nested too deeply' : 'it has too many elements',
 					);
 				}
-				if (element.name !== each) {
+				if (element.name !== repeated) {
 					open.at(-1)?.children.push(element);
 				}
 				// A schema and its contents are the root only until the document starts.
-				const isInSchema = open.some(({name}) => name === wrapper);
-				const isDocument = element.name === wrapped || (element.name !== wrapper && !isInSchema);
-				if (root === undefined || (root.name === wrapper && isDocument)) {
+				const isInSchema = open.some(({name}) => name === wrapperName);
+				const isDocument = element.name === documentName || (element.name !== wrapperName && !isInSchema);
+				if (root === undefined || (root.name === wrapperName && isDocument)) {
 					root = element;
 				}
 				open.push(element);
 			},
-			ontext(said) {
-				const into = open.at(-1);
-				if (into !== undefined && into.text.length < maxTextLength) {
-					into.text += said.slice(0, maxTextLength);
+			ontext(piece) {
+				const element = open.at(-1);
+				if (element !== undefined && element.text.length < maxTextLength) {
+					element.text += piece.slice(0, maxTextLength);
 				}
 			},
 			onclosetag(_name, isImplied) {
-				const ended = open.pop() as XmlElement;
-				if (isImplied && ended.name !== wrapper && !isEmptyTag()) {
+				const element = open.pop() as XmlElement;
+				if (isImplied && element.name !== wrapperName && !isEmptyTag()) {
 					throw new XmlProblem('it is truncated, or its tags do not match');
 				}
-				if (ended.name === each && ended !== root) {
-					take(ended);
+				if (element.name === repeated && element !== root) {
+					onRepeated(element);
 					elementCount = 0;
 				}
 			},

@@ -163,11 +163,11 @@ const listReceivedRoute = listRoute({
 	item: receivedSchema,
 	query,
 	find({caller: {workspaceId, mode}, query}, {reader}) {
-		const {to, from, in_reply_to: answered, subject, since, until} = query;
+		const {to, from, in_reply_to: inReplyTo, subject, since, until} = query;
 		const named = toTexts({
 			to: to && queryAddressKey(to),
 			from: from && queryAddressKey(from),
-			re: answered,
+			re: inReplyTo,
 		});
 		const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
 		const filter = {

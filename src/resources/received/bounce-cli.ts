@@ -12,7 +12,7 @@ import {mailOfReport} from '../../inbound/reports/aggregate-report.ts';
 import {kindOf, type Row, replyRows, reportRows, toEvidence} from '../../inbound/reports/explain.ts';
 import {readReport} from '../../inbound/reports/read-report.ts';
 import {openRegular} from '../../kit/regular-file.ts';
-import type {Classify, Judgement} from '../../mail/bounce.ts';
+import type {Classify} from '../../mail/bounce.ts';
 import {createClassify} from '../../mail/classify-reply.ts';
 import {type Phase, phases} from '../../mail/outcome.ts';
 import type {Reading, Report} from '../../mail/report.ts';
@@ -51,13 +51,13 @@ const keptMails: Noun<KeptMail> = {
 		{title: 'UTC', cell: ({receivedAt}) => shortTime(receivedAt).slice(5, 16)},
 		{title: 'KEPT', cell: ({kept}) => kept},
 		{title: 'KIND', cell: mail => reviewOf(mail).kind},
-		// For a report, the recipient it names; for a letter to the operator, its author and subject.
+		// A report shows the recipient that it names; a message to the operator shows its author and subject.
 		{
-			title: 'WHO',
+			title: 'ABOUT',
 			cell: mail => operatorMail(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null,
 			cut: true,
 		},
-		{title: 'WHY', cell: mail => operatorMail(mail)?.subject ?? retentionReason(mail), cut: true},
+		{title: 'REASON', cell: mail => operatorMail(mail)?.subject ?? retentionReason(mail), cut: true},
 	],
 };
 
@@ -71,11 +71,11 @@ async function list(session: Session, {limit, raw}: Options): Promise<void> {
 
 async function show(session: Session, {raw}: Options, id: string): Promise<void> {
 	const reader = await session.reader();
-	const [mail, another] = /^[0-9a-f]{6,64}$/.test(id) ? await findKept(reader, id) : [];
+	const [mail, other] = /^[0-9a-f]{6,64}$/.test(id) ? await findKept(reader, id) : [];
 	if (!mail) {
-		throw new CliError('data', `there is no retained message ${id}`, 'see mailctl bounce unmatched');
+		throw new CliError('data', `retained message ${id} not found`, 'see mailctl bounce unmatched');
 	}
-	if (another) {
+	if (other) {
 		throw new CliError('usage', `${id} is ambiguous`, 'use a longer prefix');
 	}
 	if (raw) {
@@ -133,9 +133,9 @@ function describe(mail: KeptMail, width: number): string[] {
 	];
 }
 
-function reportLines({recipient, action: did, status, category, reason}: Report, width: number): string[] {
-	const what = [did, status, category].filter(each => each !== null).join(', ');
-	return ['', printable(`${recipient ?? 'nobody named'}: ${what}`), ...folded(printable(reason), width, '  ')];
+function reportLines({recipient, action, status, category, reason}: Report, width: number): string[] {
+	const facts = [action, status, category].filter(part => part !== null).join(', ');
+	return ['', printable(`${recipient ?? 'unnamed recipient'}: ${facts}`), ...folded(printable(reason), width, '  ')];
 }
 
 type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
@@ -168,18 +168,19 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		throw new CliError('usage', '--phase and --mx need --reply', "add --reply '550 …'");
 	}
 	const [name = '-'] = names;
-	if (names.filter(each => each === '-').length > 1) {
+	if (names.filter(file => file === '-').length > 1) {
 		throw new CliError('usage', 'standard input can be read only once', 'leave out one -');
 	}
 	if ((name === '-' || names.includes('-')) && session.terminal.canAsk) {
 		session.terminal.warn('mailctl: paste the message, then press Ctrl-D on an empty line');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
-		const mail = toMail(await readInput(name));
+		const bytes = await readInput(name);
+		const mail = mailOfReport(bytes) ?? bytes;
 		if (typeof mail === 'string') {
 			throw new CliError(
 				'data',
-				`there is no message in ${name}: ${mail}`,
+				`no message found in ${name}: ${mail}`,
 				'name a message, or a report saved on its own',
 			);
 		}
@@ -188,11 +189,6 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		return;
 	}
 	await explainAll(session, classify, names);
-}
-
-/** Extracts the message as `bounce ingest` does, also from a report saved on its own. Returns a text if it cannot. */
-function toMail(bytes: Buffer): Buffer | string {
-	return mailOfReport(bytes) ?? bytes;
 }
 
 function explainReply(
@@ -211,7 +207,7 @@ function explainReply(
 	const {code, enhanced, host} = read.evidence;
 	const judgement = classify(read.evidence);
 	session.show({reply, phase, host, code, status: enhanced, ...judgement}, () =>
-		explainedReply(judgement, session.terminal),
+		rows(replyRows(judgement), session.terminal),
 	);
 }
 
@@ -219,13 +215,14 @@ function explainReply(
 async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
 	let count = 0;
 	for await (const file of streamFiles(names)) {
-		const bytes = file === '-' ? await readInput(file) : await headOf(file);
-		if (bytes === null) {
+		const input = file === '-' ? await readInput(file) : await headOf(file);
+		if (input === null) {
 			terminal.warn(`mailctl: ${file} cannot be read and is skipped`);
 		}
-		const mail = toMail(bytes ?? Buffer.alloc(0));
+		const bytes = input ?? Buffer.alloc(0);
+		const mail = mailOfReport(bytes) ?? bytes;
 		if (typeof mail === 'string') {
-			terminal.warn(`mailctl: there is no message in ${file}: ${mail}`);
+			terminal.warn(`mailctl: no message found in ${file}: ${mail}`);
 		}
 		const reading = readReport(typeof mail === 'string' ? Buffer.alloc(0) : mail, classify);
 		const text = json
@@ -239,7 +236,7 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 	if (json) {
 		await terminal.writeText(count === 0 ? '[]\n' : '\n]\n');
 	} else if (count === 0) {
-		throw new CliError('data', 'there is no file in the folder', 'name a folder with messages');
+		throw new CliError('data', 'the folder contains no files', 'name a folder with messages');
 	}
 }
 
@@ -260,7 +257,7 @@ async function isFolder(name: string): Promise<boolean> {
 	return name !== '-' && ((await stat(name).catch(() => null))?.isDirectory() ?? false);
 }
 
-/** No returned message is longer, but a folder may contain anything. */
+/** No returned message is longer, but a folder may contain files of any size. */
 const maxMailBytes = 32 * 1024 * 1024;
 
 /** Reads the first 32 MiB of a file. Returns `null` if it cannot be read. */
@@ -281,9 +278,9 @@ const phase = oneOf('--phase', phases);
 
 /** Returns a reading for scripts. */
 function toView({kind, reports, fault}: Reading) {
-	// Scripts rely on the five kinds.
-	const known = kind === 'dmarc' || kind === 'tls' ? 'other' : kind;
-	return {kind: known, reports: reports.map(reportView), ...(fault !== null && {fault})};
+	// Scripts rely on the kinds that existed before these two.
+	const stableKind = kind === 'dmarc' || kind === 'tls' ? 'other' : kind;
+	return {kind: stableKind, reports: reports.map(reportView), ...(fault !== null && {fault})};
 }
 
 /** Explains to people how a message is read and why, in lines that fit the terminal. */
@@ -294,11 +291,6 @@ function explained(reading: Reading, terminal: Terminal): string[] {
 		...(fault === null ? [] : [`It could not be read completely: ${fault}.`]),
 		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
 	];
-}
-
-/** Explains a reply from the command line. */
-function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
-	return rows(replyRows(judgement), terminal);
 }
 
 function named({recipient, originalRecipient}: Report): string {

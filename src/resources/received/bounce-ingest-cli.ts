@@ -55,16 +55,12 @@ async function ingest(
 		return await ingestPaths(session, files, again);
 	}
 	if (process.stdin.isTTY) {
-		throw new CliError(
-			'usage',
-			'there is nothing on standard input',
-			'name a file or a folder, or pipe a message in',
-		);
+		throw new CliError('usage', 'standard input is a terminal', 'name a file or a folder, or pipe a message in');
 	}
 	try {
 		await ingestStream(session, rcpt.map(bare));
 	} catch (error) {
-		throw asTemporary(error);
+		throw toTemporary(error);
 	}
 }
 
@@ -75,16 +71,16 @@ function bare(address: string): string {
 }
 
 /**
- * Converts an error to exit code 75. A mail server that pipes messages in retries after 75, but returns the message to
- * its sender after any other code, so it would be lost. A stored message is not requested again.
+ * Converts an error to exit code 75. A mail server that pipes messages in retries after 75. After any other code, it
+ * returns the message to its sender, so it would be lost. A message that was stored already is recognized.
  */
-function asTemporary(error: unknown): unknown {
+function toTemporary(error: unknown): unknown {
 	const {lines, exitCode} = report(error);
 	if (exitCode === exitCodes.usage || exitCode === exitCodes.data) {
 		return error;
 	}
-	const wrong = lines.map(line => line.replace(/^mailctl: /, '')).join(' ');
-	return new CliError('temporary', `it was not accepted: ${wrong}`, 'try again later');
+	const reason = lines.map(line => line.replace(/^mailctl: /, '')).join(' ');
+	return new CliError('temporary', `the message was not accepted: ${reason}`, 'try again later');
 }
 
 async function ingestStream(session: Session, rcptTo: readonly string[]): Promise<void> {
@@ -100,7 +96,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 		progress.end();
 	}
 	if (intake.counts.mails === 0) {
-		throw new CliError('data', 'there is no message on standard input', 'pipe a message or an mbox in');
+		throw new CliError('data', 'no message found on standard input', 'pipe a message or an mbox in');
 	}
 	show(session, intake, {noMail: [], failed: []});
 }
@@ -117,13 +113,13 @@ async function ingestPaths(session: Session, paths: readonly string[], shouldSta
 	const reader = await session.reader();
 	const intake = await startIntake(session, []);
 	const progress = session.progress('mails');
-	const passed: Passed = {noMail: [], failed: []};
+	const skipped: SkippedFiles = {noMail: [], failed: []};
 	const reached = new Map<string, string>();
 	const messages = mailsOfFiles({
 		files,
 		positionOf: async mailbox => (shouldStartOver ? null : parsePosition(await readCheckpoint(reader, mailbox))),
 		onRead: octets => progress.show(intake.counts.mails, octets / Math.max(1, total)),
-		passed,
+		skipped,
 	});
 
 	async function saveReached(): Promise<void> {
@@ -148,14 +144,14 @@ async function ingestPaths(session: Session, paths: readonly string[], shouldSta
 	} finally {
 		progress.end();
 	}
-	show(session, intake, passed);
+	show(session, intake, skipped);
 	if (failure !== undefined) {
 		throw failure;
 	}
-	refuseFailed(paths.join(', '), files.length, passed, intake.counts.mails);
+	refuseFailed(paths.join(', '), files.length, skipped, intake.counts.mails);
 }
 
-function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {
+function show(session: Session, {counts}: Intake, {noMail, failed}: SkippedFiles): void {
 	const {length: n} = noMail;
 	session.show({...counts, files_without_mail: n, files_failed: failed.length}, () => [
 		...countLines(counts),
@@ -164,8 +160,9 @@ function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): voi
 }
 
 const maxNamed = 10;
+const pathHint = 'name an mbox, a Maildir, a message or a folder of messages';
 
-function refuseFailed(path: string, files: number, {failed, noMail}: Passed, messageCount: number): void {
+function refuseFailed(path: string, files: number, {failed, noMail}: SkippedFiles, messageCount: number): void {
 	if (failed.length > 0) {
 		const named = failed.slice(0, maxNamed).map(({path: file, message}) => `${file}: ${message}`);
 		const more = failed.length > maxNamed ? [`and ${grouped(failed.length - maxNamed)} more`] : [];
@@ -173,8 +170,8 @@ function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mes
 		throw new CliError('io', wrong, 'give this user read access and run it again', [...named, ...more]);
 	}
 	if (messageCount === 0 && noMail.length > 0) {
-		const wrong = [`there is no message in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
-		throw new CliError('data', wrong, 'name an mbox, a Maildir, a message or a folder of messages');
+		const wrong = [`no message found in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
+		throw new CliError('data', wrong, pathHint);
 	}
 }
 
@@ -184,8 +181,8 @@ type FoundInFiles = {
 	readonly checkpoint: {readonly mailbox: string; readonly position: MboxPosition} | null;
 };
 
-/** The files that contained no message. */
-type Passed = {
+/** The files from which no message was imported. */
+type SkippedFiles = {
 	/** Why each of these files has no message; `null` if it is some other kind of file. */
 	readonly noMail: Array<string | null>;
 	/** Files that could not be read, and why. */
@@ -198,7 +195,7 @@ type FilesOptions = {
 	readonly positionOf: (mailbox: string) => Promise<MboxPosition | null>;
 	/** Receives the number of octets read so far, of all files. */
 	readonly onRead: (octets: number) => void;
-	readonly passed: Passed;
+	readonly skipped: SkippedFiles;
 };
 
 /** Returns the files at a path. Throws bad data (65) if the path does not exist. */
@@ -211,7 +208,7 @@ async function listMailFiles(path: string): Promise<MailFile[]> {
 	} catch (error) {
 		const {code} = error as NodeJS.ErrnoException;
 		throw code === 'ENOENT' || code === 'ENOTDIR'
-			? new CliError('data', `there is no ${path}`, 'name an mbox, a Maildir, a message or a folder of messages')
+			? new CliError('data', `${path} does not exist`, pathHint)
 			: error;
 	}
 	return files;
@@ -219,24 +216,24 @@ async function listMailFiles(path: string): Promise<MailFile[]> {
 
 /** Yields the messages of all files in order. A file that cannot be read does not stop the others. */
 async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<FoundInFiles> {
-	const {files, passed, onRead} = options;
-	let before = 0;
+	const {files, skipped, onRead} = options;
+	let octetsBefore = 0;
 	for (const file of files) {
-		const base = before;
+		const base = octetsBefore;
 		try {
 			yield* mailsOfFile(file, {...options, onRead: octets => onRead(base + octets)});
 		} catch (error) {
 			const message = error instanceof RefusedFileError ? error.why : (error as Error).message;
-			passed.failed.push({path: file.path, message});
+			skipped.failed.push({path: file.path, message});
 		}
-		before += file.size;
-		onRead(before);
+		octetsBefore += file.size;
+		onRead(octetsBefore);
 	}
 }
 
 async function* mailsOfFile(
 	{path, isInMaildir, links}: MailFile,
-	{positionOf, onRead, passed}: FilesOptions,
+	{positionOf, onRead, skipped}: FilesOptions,
 ): AsyncGenerator<FoundInFiles> {
 	if (isInMaildir) {
 		yield {found: await readMailFile(path, 'maildir', links), checkpoint: null};
@@ -250,7 +247,7 @@ async function* mailsOfFile(
 			if (Buffer.isBuffer(raw)) {
 				yield {found: {...found, raw}, checkpoint: null};
 			} else {
-				passed.noMail.push(raw);
+				skipped.noMail.push(raw);
 			}
 			return;
 		}
@@ -264,10 +261,10 @@ async function* mailsOfFile(
 	}
 }
 
-const lookedAt = 8192;
+const maxHeadLength = 8192;
 
-/** Reports whether a file is text with a header field, because folders of messages contain other files too. */
+/** Whether a file is text with a header field. Folders of messages contain other files too. */
 function looksLikeMail(raw: Buffer): boolean {
-	const text = raw.toString('latin1', 0, lookedAt);
+	const text = raw.toString('latin1', 0, maxHeadLength);
 	return !text.includes('\0') && /^[a-z][\w-]{0,75}[ \t]*:/im.test(text);
 }

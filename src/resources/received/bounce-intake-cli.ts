@@ -26,7 +26,7 @@ import type {Store} from '../../store/store.ts';
 import {hasWorkspace} from '../workspaces/store.ts';
 import {countRead, nothingYet} from './ingest-counts-cli.ts';
 
-const someMails = 128;
+const batchSize = 128;
 
 /**
  * Stores and reads messages in this process, as the daemon does. `rcptTo` lists the recipients of the messages, if they
@@ -38,7 +38,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]): 
 	if (!(await hasWorkspace(store.reader))) {
 		throw new CliError(
 			'config',
-			'there is no workspace in this store, so no report can match one of its messages',
+			'this store has no workspace, so no report can match a message in it',
 			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL to the values that the daemon uses',
 		);
 	}
@@ -46,7 +46,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]): 
 	return new Intake(session, store, await session.secrets(), rcptTo);
 }
 
-/** Messages on their way from an import into the store, and what was read in them. */
+/** Stores and reads the messages of an import, and counts the results. */
 export class Intake {
 	readonly counts = {...nothingYet};
 	readonly #session: Session;
@@ -58,10 +58,10 @@ export class Intake {
 	readonly #reading: ReadingLoop;
 	/** Messages that were stored here and not read yet. */
 	readonly #unread = new Set<string>();
-	/** When the current batch began, on the monotonic clock. */
-	#began: number;
+	/** When the current batch started, on the monotonic clock. */
+	#batchStart: number;
 	/** The number of events that other processes were notified of. */
-	#announced = 0;
+	#notifiedEvents = 0;
 	#processed = 0;
 	#failure: unknown;
 
@@ -73,11 +73,10 @@ export class Intake {
 		this.#node = newId('req');
 		this.#classify = createClassify(loadBounceRules(session.settings()));
 		this.#resolver = openResolver(session);
-		this.#began = clock.monotonic();
+		this.#batchStart = clock.monotonic();
 		this.#reading = this.#createReading(keys);
 	}
 
-	/** Stores a message. */
 	async acceptMessage({raw, source, mailFrom, isCut}: FoundMail): Promise<Accepted> {
 		const {clock} = this.#session.tools;
 		const stored = await acceptInbound(
@@ -94,12 +93,12 @@ export class Intake {
 	}
 
 	/**
-	 * Is called after each message. Every `someMails` messages it runs `before`, reads what was stored, and lets other
-	 * writers work.
+	 * Must be called after each message. Every `batchSize` messages, it runs `before`, reads what was stored, and lets
+	 * other writers work.
 	 */
 	async drain(before: () => void | Promise<void>): Promise<void> {
 		this.#processed++;
-		if (this.#processed % someMails !== 0) {
+		if (this.#processed % batchSize !== 0) {
 			return;
 		}
 		await before();
@@ -108,9 +107,9 @@ export class Intake {
 		const {clock} = this.#session.tools;
 		// SQLite has one writer at a time, so a running daemon gets the same amount of time.
 		if (databaseUrl === null && liveDaemon(dataDir) !== null) {
-			await setTimeout(clock.monotonic() - this.#began);
+			await setTimeout(clock.monotonic() - this.#batchStart);
 		}
-		this.#began = clock.monotonic();
+		this.#batchStart = clock.monotonic();
 	}
 
 	/** Stops reading. Returns the error because of which some messages were not read, if any. */
@@ -125,8 +124,8 @@ export class Intake {
 	async #readAll(): Promise<void> {
 		this.#reading.wake();
 		await this.#reading.idle();
-		if (this.counts.events > this.#announced) {
-			this.#announced = this.counts.events;
+		if (this.counts.events > this.#notifiedEvents) {
+			this.#notifiedEvents = this.counts.events;
 			await this.#session.write(bumpGeneration);
 		}
 	}
@@ -148,7 +147,7 @@ export class Intake {
 			store: this.#store,
 			node: this.#node,
 			isAlone: false,
-			lane: {precedence: precedence.proven, perTurn: someMails, maxRows: someMails},
+			lane: {precedence: precedence.proven, perTurn: batchSize, maxRows: batchSize},
 			read: async (raw, {source}) =>
 				source === 'provider' ? readEvent(raw, this.#classify) : await this.#read(raw),
 			record: async (inbound, reading, raw) => {
@@ -189,9 +188,7 @@ export class Intake {
 	}
 }
 
-/**
- * Refuses like the daemon's listener: a mail server that pipes messages in keeps them after exit code 75 and retries.
- */
+/** Refuses messages if the disk is full, as the daemon's listener does. Exit code 75 makes a mail server retry. */
 async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promise<void> {
 	if (databaseUrl === null && (await freeBytes(dataDir)) < minFreeDisk) {
 		throw new CliError(

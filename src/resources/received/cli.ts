@@ -19,7 +19,7 @@ export function inboundCommands(inbound: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => {
 			const {hostname, returnPathDomain} = session.settings();
 			checkNotOurs(text, [hostname, returnPathDomain]);
-			await showOne(session, await session.perform(addInbound, {address: text}));
+			await showInbound(session, await session.perform(addInbound, {address: text}));
 		});
 
 	inbound
@@ -34,7 +34,7 @@ export function inboundCommands(inbound: CliCommand): void {
 		.verb('show <address>', 'Show an address, and whether its mail reaches this machine')
 		.sample('mailctl inbound show support@in.shop.example')
 		.does<object, [string]>(
-			async (session, _options, text) => await showOne(session, await findInbound(session, text)),
+			async (session, _options, text) => await showInbound(session, await findInbound(session, text)),
 		);
 
 	inbound
@@ -54,14 +54,14 @@ async function findInbound(session: Session, text: string): Promise<InboundAddre
 	const all = await listInboundAddresses(reader, workspaceId);
 	const domain = parseDomain(domainOf(text)) ?? '';
 	const address = `${text.slice(0, text.lastIndexOf('@') + 1)}${domain}`.toLowerCase();
-	const row = all.find(one => one.id === text || one.address === address);
+	const row = all.find(inbox => inbox.id === text || inbox.address === address);
 	if (row === undefined) {
-		throw new CliError('data', `there is no inbound address ${text}`, 'see mailctl inbound list');
+		throw new CliError('data', `inbound address ${text} not found`, 'see mailctl inbound list');
 	}
 	return row;
 }
 
-async function showOne(session: Session, row: InboundAddress): Promise<void> {
+async function showInbound(session: Session, row: InboundAddress): Promise<void> {
 	const settings = session.settings();
 	const {status, detail, fix} = await inboundMx(openResolver(session), domainOf(row.address), sendingNames(settings));
 	const records = await asking(session, (reader, ...by) => lookAtHost(reader, domainOf(row.address), ...by));

@@ -94,7 +94,7 @@ type Unread = {
 };
 
 /**
- * Returns the oldest unread messages of each turn, as many as fit. The columns after `raw` cost nothing. With
+ * Returns the oldest unread messages of each turn, as many as fit. That some columns follow `raw` costs nothing: with
  * `auto_vacuum`, SQLite finds the pages of a long row by its pointer map and reads none in between (128 rows of 1 MB: 7
  * ms, as with `raw` last).
  */
@@ -192,7 +192,7 @@ async function withBytes(reader: Knex, rows: readonly Row[]): Promise<UnreadInbo
 	return rows.flatMap(row => {
 		const raw = rawOf.get(row.id);
 		// Another process has read it in the meantime.
-		return raw === undefined ? [] : [{...cameInOf(row), begun: row.begun, raw}];
+		return raw === undefined ? [] : [{...toStoredInbound(row), begun: row.begun, raw}];
 	});
 }
 
@@ -205,7 +205,7 @@ function countFitting(rows: readonly Row[], maxBytes: number): number {
 	return over === -1 ? rows.length : Math.max(1, over);
 }
 
-function cameInOf(row: Row): StoredInbound {
+function toStoredInbound(row: Row): StoredInbound {
 	return {
 		id: row.id,
 		digest: row.digest,
@@ -269,7 +269,7 @@ export async function listReturnPathHosts(reader: Knex): Promise<string[]> {
 	return rows.map(({host}) => host);
 }
 
-/** Notes that reading these messages starts (1), or was abandoned for a reason that is not in the messages (-1). */
+/** Records that reading these messages starts (1), or was abandoned for a reason unrelated to them (-1). */
 export async function countBegun(trx: Knex.Transaction, ids: readonly string[], by: 1 | -1): Promise<void> {
 	await trx('inbound').whereIn('id', ids.toSorted()).whereRaw(isUnread).increment('begun', by);
 }

@@ -81,12 +81,12 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 	waiting: 'not read yet',
 };
 /** Shown even if zero. */
-const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
+const alwaysShown = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
 
-/** Formats the counts for people, without uninteresting zeros. */
+/** Formats the counts for people, without zeros that say nothing. */
 export function countLines(counts: IngestCounts): string[] {
 	const visible = (Object.keys(titles) as Array<keyof typeof titles>).filter(
-		key => counts[key] > 0 || always.has(key),
+		key => counts[key] > 0 || alwaysShown.has(key),
 	);
 	const hints: Partial<Record<keyof IngestCounts, string>> = {
 		unmatched: 'see mailctl bounce unmatched',

@@ -6,11 +6,11 @@ import type {KeptMail} from './kept-store.ts';
 
 // Reports retained for review: how each was interpreted, and why it was retained.
 
-const nothingKnown: Review = {kind: 'other', reports: [], tried: []};
+const emptyReview: Review = {kind: 'other', reports: [], tried: []};
 
 /** Returns how the report was interpreted. */
 export function reviewOf({reading}: KeptMail): Review {
-	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
+	return reading === null ? emptyReview : (JSON.parse(reading) as Review);
 }
 
 /** Returns the sender and subject of a message to the operator, or `null` for anything else. */
@@ -19,9 +19,9 @@ export function operatorMail({head}: KeptMail): {readonly from: string | null; r
 	return mail && {from: findSender(mail), subject: subjectOf(mail) || null};
 }
 
-const keptFor: Readonly<Record<RetentionReason, string>> = {
+const reasonTexts: Readonly<Record<RetentionReason, string>> = {
 	unmatched: 'no token',
-	unread: 'not readable',
+	unread: 'unreadable',
 	operator: 'for you',
 };
 /** What was invalid about the token of a report. */
@@ -34,5 +34,5 @@ export const tokenProblems: Readonly<Record<TokenProblem, string>> = {
 /** Returns why the report was retained, in a few words. */
 export function retentionReason(mail: KeptMail): string {
 	const [token] = reviewOf(mail).tried;
-	return mail.fault ?? (mail.kept === 'unmatched' && token ? tokenProblems[token.fault] : keptFor[mail.kept]);
+	return mail.fault ?? (mail.kept === 'unmatched' && token ? tokenProblems[token.fault] : reasonTexts[mail.kept]);
 }

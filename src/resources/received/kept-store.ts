@@ -58,8 +58,8 @@ function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
 export type KeptCaps = {readonly messages: number; readonly bytes: number};
 
 /**
- * The share of the caps that is reserved for messages to postmaster@ and abuse@, so that reports from anybody cannot
- * displace them. It is also the share of each workspace for events of its own relays, which displace nothing else.
+ * The share of the caps that is reserved for messages to postmaster@ and abuse@, so that reports from strangers cannot
+ * displace them. It is also each workspace's share for events of its own relays, which displace nothing else.
  */
 const ownShare = 0.1;
 const shareOf = ({messages, bytes}: KeptCaps): KeptCaps => ({
@@ -71,13 +71,13 @@ const shareOf = ({messages, bytes}: KeptCaps): KeptCaps => ({
 export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
 	let removed = await trimInstallation(trx, caps, limit);
 	const {messages, bytes} = shareOf(caps);
-	const over: string[] = await trx('inbound')
+	const workspaceIds: string[] = await trx('inbound')
 		.whereNotNull('kept')
 		.whereNotNull('workspace_id')
 		.groupBy('workspace_id')
 		.havingRaw(`count(*) > ? or ${octets} > ?`, [messages, keptLength, keptLength, bytes])
 		.pluck('workspace_id');
-	for (const workspaceId of over) {
+	for (const workspaceId of workspaceIds) {
 		removed += await trimWorkspace(trx, workspaceId, caps, limit - removed);
 	}
 	return removed;

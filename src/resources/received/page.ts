@@ -27,9 +27,9 @@ import {
 const path = '/received';
 const inbound = '/inbound';
 const perPage = 50;
-const gone = missing('This workspace has no such mail, or its time to be kept is over.');
+const notFound = missing('Message not found. Its retention period may be over.');
 
-/** Mail that a workspace received, and the addresses at which it does. */
+/** Returns the pages on messages that a workspace received, and on its inbound addresses. */
 export function receivedPages(parts: DashboardParts): readonly Route[] {
 	const {reader} = parts;
 
@@ -42,8 +42,8 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const filter = {workspaceId: workspace.id, terms, since: sinceOf(query.get('hours'), now)};
 		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage};
 		const {rows, next} = await listReceived(reader, filter, part);
-		const none = filter.since !== undefined || terms.length > 0 ? noneFound : noneYet;
-		const mails = mailTable(rows, now, next === null ? none : html`<p>None among those looked at so far.</p>`);
+		const empty = filter.since !== undefined || terms.length > 0 ? noneFound : noneYet;
+		const messages = mailTable(rows, now, next === null ? empty : html`<p>No matches so far.</p>`);
 		const search = searchForm({to: path, query, placeholder: 'ann@example.com, receipt, msg_…', kept: ['hours']});
 		return {
 			kind: 'page',
@@ -51,29 +51,29 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 			title: 'Received',
 			problem,
 			actions: mayAct ? opened('New address', addForm(form)) : nothing,
-			content: html`${search}${timeChips('Received', query, path)}${mails}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
+			content: html`${search}${timeChips('Received', query, path)}${messages}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
 	}
 
 	async function show({params: {id = ''}, query, workspace, now, may}: Visit): Promise<Answer> {
 		const mail = await findReceived(reader, workspace.id, id);
 		if (mail === undefined) {
-			return gone;
+			return notFound;
 		}
 		const {content, summary, fault} = mail;
 		const images = query.get('images') === '1' ? '?images=1' : '';
 		const body =
 			content.html === null
 				? html`<pre>${lines(content.text ?? '')}</pre>`
-				: html`${imagesNote(query, `${path}/${id}`)}${mailFrame({path: `${path}/${id}/frame${images}`, title: 'The mail'})}`;
+				: html`${imagesNote(query, `${path}/${id}`)}${mailFrame({path: `${path}/${id}/frame${images}`, title: 'Message'})}`;
 		const attached = summary.files.map((file, n) => ({...file, name: file.name ?? `part ${n}`, octets: file.size}));
 		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
 		return {
 			kind: 'page',
 			place: 'received',
-			title: summary.subject || 'Without a subject',
+			title: summary.subject || '(no subject)',
 			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
-			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
+			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">The message could not be parsed: ${name(fault)}. The .eml file contains all of it.</p>`}${section('Message', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
 		};
 	}
 
@@ -81,21 +81,21 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace} = visit;
 		const {id = ''} = params;
 		const raw = await readReceivedBytes(reader, workspace.id, id);
-		const looked = raw && (await lookAt(workspace.id, 'mail', {raw}));
-		if (!looked) {
-			return gone;
+		const result = raw && (await lookAt(workspace.id, 'mail', {raw}));
+		if (!result) {
+			return notFound;
 		}
-		const seen = looked.ok ? looked.seen : {html: null, text: `The mail cannot be shown: ${looked.fault}.`};
-		return frameContent(visit, `${path}/${id}`, seen);
+		const content = result.ok ? result.seen : {html: null, text: `The message cannot be shown: ${result.fault}.`};
+		return frameContent(visit, `${path}/${id}`, content);
 	}
 
 	async function save({params: {id = '', n}, workspace}: Visit): Promise<Answer> {
 		const mail = await findReceived(reader, workspace.id, id);
 		const file = n === undefined ? undefined : mail?.summary.files[Number(n)];
-		const isThere = n === undefined ? mail : file;
-		const bytes = isThere && (await openReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
+		const target = n === undefined ? mail : file;
+		const bytes = target && (await openReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
 		return bytes === undefined
-			? gone
+			? notFound
 			: {
 					kind: 'content',
 					type: 'application/octet-stream',
@@ -114,13 +114,13 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		page(`${path}/:id/frame`, frame),
 		page(`${path}/:id/raw`, save),
 		page(`${path}/:id/attachments/:n`, save),
-		form(addInbound, inbound, ({address}) => `Mail to ${address} comes in, once its MX leads here.`, {before}),
-		form(removeInbound, `${inbound}/:id/remove`, ({address}) => `Mail to ${address} is refused from now on.`),
-		form(removeReceived, `${path}/:id/delete`, () => 'The mail is deleted.'),
+		form(addInbound, inbound, ({address}) => `Mail to ${address} is received once its MX points here.`, {before}),
+		form(removeInbound, `${inbound}/:id/remove`, ({address}) => `Mail to ${address} is now rejected.`),
+		form(removeReceived, `${path}/:id/delete`, () => 'Message deleted.'),
 	];
 }
 
-/** An address of the workspace or of a sender, the id of the answered message, or words of the subject. */
+/** Parses an address of the workspace or of a sender, the id of the message replied to, or words of the subject. */
 function parseTerms(text: string, own: readonly InboundAddress[]): readonly string[] {
 	const parsed = parseAddress(text, {allowsUtf8Local: true});
 	if (parsed.ok) {
@@ -128,21 +128,21 @@ function parseTerms(text: string, own: readonly InboundAddress[]): readonly stri
 		const isOwn = own.some(({address}) => address === key || address === wildcardOf(key));
 		return [`${isOwn ? 'to' : 'from'}:${key}`];
 	}
-	// No mail has this one.
+	// No message has the term `re:`, so nothing matches.
 	const words = askedTerms(text) ?? ['re:'];
 	return isId('msg', text) ? [`re:${text}`] : text === '' ? [] : words;
 }
 
-const noneYet = html`<p>No mail.</p><p>It comes in to the addresses below, and as answers to messages with <code>replyTracking</code>.</p>`;
-const noneFound = html`<p>No mail matches.</p><p><a href="${path}">Show all mail</a></p>`;
+const noneYet = html`<p>No messages yet.</p><p>They arrive at the addresses below, and as replies to messages with <code>replyTracking</code>.</p>`;
+const noneFound = html`<p>No messages match.</p><p><a href="${path}">Show all messages</a></p>`;
 
-/** A list of received mail, wherever there is one. */
+/** Returns a table of received messages, which other pages show, too. */
 export function mailTable(rows: readonly Received[], now: number, empty = noneFound): Html {
 	return table<Received>({
 		label: 'Received mail',
 		link: ({id}) => `${path}/${id}`,
 		columns: [
-			// On a phone the subject is below it.
+			// On a phone, the subject is below the sender.
 			{
 				title: 'From',
 				cell: mail => html`${name(senderOf(mail))}<small class="narrow">${name(mail.summary.subject)}</small>`,
@@ -150,7 +150,7 @@ export function mailTable(rows: readonly Received[], now: number, empty = noneFo
 			},
 			{title: 'Subject', cell: ({summary}) => name(summary.subject), cut: true, wide: true},
 			{title: 'To', cell: ({summary}) => name(summary.recipients.join(', ')), cut: true, wide: true},
-			{title: 'Answers', cell: ({inReplyTo}) => (inReplyTo ? badge('an answer', 'good') : null), wide: true},
+			{title: 'Reply', cell: ({inReplyTo}) => (inReplyTo ? badge('reply', 'good') : null), wide: true},
 			{title: 'DMARC', cell: ({summary}) => resultBadge(summary.dmarc), wide: true},
 			{title: 'Received', cell: mail => time(mail.receivedAt, now), right: true},
 		],
@@ -161,8 +161,8 @@ export function mailTable(rows: readonly Received[], now: number, empty = noneFo
 
 const resultBadge = ({result}: Verdict): Html =>
 	badge(result, result === 'pass' ? 'good' : result === 'fail' ? 'bad' : 'idle');
-const verdict = (one: Verdict): Html =>
-	html`${resultBadge(one)}${one.domain === null ? null : html` ${name(one.domain)}`}`;
+const verdictCell = (verdict: Verdict): Html =>
+	html`${resultBadge(verdict)}${verdict.domain === null ? null : html` ${name(verdict.domain)}`}`;
 
 function aboutMail(mail: Received, now: number): Html {
 	const {summary, inReplyTo, receivedAt, size} = mail;
@@ -170,18 +170,18 @@ function aboutMail(mail: Received, now: number): Html {
 	return facts([
 		['From', html`${from?.name ? html`${name(from.name)} ` : null}${code(senderOf(mail))}`],
 		['To', code(recipients.join(', '))],
-		['Answers', inReplyTo && html`<a href="/messages/${inReplyTo}">${code(inReplyTo)}</a>`],
+		['In reply to', inReplyTo && html`<a href="/messages/${inReplyTo}">${code(inReplyTo)}</a>`],
 		['Received', time(receivedAt, now)],
-		['SPF', verdict(spf)],
-		['DKIM', verdict(dkim)],
-		['DMARC', verdict(dmarc)],
-		['Written by', automatic ? 'a program' : null],
+		['SPF', verdictCell(spf)],
+		['DKIM', verdictCell(dkim)],
+		['DMARC', verdictCell(dmarc)],
+		['Sent by', automatic ? 'a program' : null],
 		['Octets', count(size)],
 	]);
 }
 
 const addForm = (typed: URLSearchParams): Html =>
-	act({to: inbound, label: 'Receive its mail', fields: fieldInputs(listFields(addInbound.input), {typed})});
+	act({to: inbound, label: 'Add address', fields: fieldInputs(listFields(addInbound.input), {typed})});
 
 const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});
 
@@ -190,10 +190,10 @@ function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: num
 		label: 'Addresses',
 		columns: [
 			{title: 'Address', cell: row => code(row.address)},
-			{title: 'Since', cell: row => time(row.created_at, now), right: true},
+			{title: 'Added', cell: row => time(row.created_at, now), right: true},
 			...(mayAct ? [{title: '', cell: removeForm, right: true as const}] : []),
 		],
 		rows,
-		empty: html`<p>No addresses yet.</p><p>Add one of a domain that you verified, such as support@in.shop.example.</p>`,
+		empty: html`<p>No addresses yet.</p><p>Add one at a verified domain, such as support@in.shop.example.</p>`,
 	});
 }

@@ -29,7 +29,7 @@ import {keptLength, type Report, type ReportKind, type RetentionReason} from '..
 import {operatorMail, retentionReason, reviewOf, tokenProblems} from './kept-mail.ts';
 import {findKept, type KeptMail, listKept, readRaw} from './kept-store.ts';
 
-/** Mail that came back and matches no message, and how such mail is read. */
+/** Returns the pages on reports that match no message, and on how messages and replies are classified. */
 export const returnedMailPages = (parts: DashboardParts): readonly Route[] => [
 	...returnedPages(parts),
 	...explainPages(parts),
@@ -39,8 +39,8 @@ const path = '/returned';
 const perPage = 50;
 
 /**
- * Mails that came back and proved to be about no mail of ours. They belong to no workspace, so users of one see only
- * how a mail is read.
+ * Returns the pages on reports that match no message of ours. They belong to no workspace, so users of a single
+ * workspace can only have messages explained.
  */
 function returnedPages({reader}: DashboardParts): readonly Route[] {
 	async function find(id = ''): Promise<KeptMail | undefined> {
@@ -53,23 +53,22 @@ function returnedPages({reader}: DashboardParts): readonly Route[] {
 			return go(`${path}/explain`);
 		}
 		const after = query.get('after');
-		const last = after === null ? undefined : await find(after);
-		const found = await listKept(reader, perPage + 1, last);
-		const {rows, last: next} = toPage(found, perPage);
-		const shown = html`${keptTable(rows, now)}${pager(path, query, next?.id ?? null)}`;
+		const previous = after === null ? undefined : await find(after);
+		const {rows, last} = toPage(await listKept(reader, perPage + 1, previous), perPage);
+		const content = html`${keptTable(rows, now)}${pager(path, query, last?.id ?? null)}`;
 		return {
 			kind: 'page',
 			place: 'returned',
 			title: 'Returned mail',
-			actions: html`<a class="button" href="${path}/explain">Explain a mail or a reply</a>`,
-			content: html`<p class="soft">Reports that match no message, mail that could not be read whole, and mail to postmaster@ and abuse@. Reports that match a message are on its page.</p>${live('kept', after === null ? path : null, shown)}`,
+			actions: html`<a class="button" href="${path}/explain">Explain a message or a reply</a>`,
+			content: html`<p class="soft">Reports that match no message, messages that could not be read completely, and messages to postmaster@ and abuse@. A report that matches a message is shown on the page of that message.</p>${live('kept', after === null ? path : null, content)}`,
 		};
 	}
 
 	async function show({params: {id}, now}: Visit): Promise<Answer> {
 		const mail = await find(id);
 		if (mail === undefined) {
-			return missing('There is no such mail. The oldest are removed when many are kept.');
+			return missing('Message not found. The oldest ones are removed when too many are stored.');
 		}
 		return {
 			kind: 'page',
@@ -83,7 +82,7 @@ function returnedPages({reader}: DashboardParts): readonly Route[] {
 	async function save({params: {id = ''}}: Visit): Promise<Answer> {
 		const raw = (await find(id)) && (await readRaw(reader, id));
 		return raw === undefined
-			? missing('There is no such mail.')
+			? missing('Message not found.')
 			: {kind: 'content', type: 'message/rfc822', body: raw, saveAs: `${id.slice(0, 12)}.eml`};
 	}
 
@@ -99,17 +98,17 @@ function keptTable(rows: readonly KeptMail[], now: number): Html {
 		label: 'Returned mail',
 		link: ({id}) => `${path}/${id}`,
 		columns: [
-			// Whom a report names; who wrote to the operator, and about what.
+			// The recipient that a report names, or the author of a message to the operator.
 			{title: 'About', cell: mail => name(recipientOf(mail) ?? senderOf(mail)), cut: true},
-			{title: 'Kept', cell: ({kept}) => keptBadge(kept), wide: true},
-			{title: 'Why', cell: mail => name(operatorMail(mail)?.subject ?? retentionReason(mail)), cut: true},
+			{title: 'Retained as', cell: ({kept}) => keptBadge(kept), wide: true},
+			{title: 'Reason', cell: mail => name(operatorMail(mail)?.subject ?? retentionReason(mail)), cut: true},
 			{title: 'Kind', cell: mail => reviewOf(mail).kind.replace('_', ' '), wide: true},
 			{title: 'From', cell: mail => name(senderOf(mail)), cut: true, wide: true},
 			{title: 'Source', cell: ({source}) => source, wide: true},
 			{title: 'Received', cell: ({receivedAt}) => time(receivedAt, now), right: true},
 		],
 		rows,
-		empty: html`<p>Nothing is kept: every report found its message.</p><p>Reports come in over MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX, or by <code>mailctl bounce ingest</code>.</p>`,
+		empty: html`<p>No returned mail: every report matched a message.</p><p>Reports arrive through MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX, or are imported with <code>mailctl bounce ingest</code>.</p>`,
 	});
 }
 
@@ -133,20 +132,20 @@ function senderOf(mail: KeptMail): string {
 	);
 }
 
-/** Octets of a mail that are shown; the rest is in the file that one can save. */
+/** How many octets of a message are shown. The rest is in the file that can be saved. */
 const maxShown = 32 * 1024;
 
-/** A mail that is kept: how it came, why it is kept, how it was read, and what it says. */
+/** Shows a retained message: its envelope, why it is retained, how it was classified, and its source. */
 function keptMail(mail: KeptMail, raw: Buffer | undefined, now: number): Html {
 	const review = reviewOf(mail);
-	const letter = operatorMail(mail);
-	const came = facts([
+	const header = operatorMail(mail);
+	const envelope = facts([
 		['Received', html`${time(mail.receivedAt, now)} by ${mail.source}`],
 		['Envelope from', mail.mailFrom === '' ? 'the null sender' : mail.mailFrom && name(mail.mailFrom)],
 		['Envelope to', mail.rcptTo.length === 0 ? null : name(mail.rcptTo.join(', '))],
-		['Written by', letter?.from ? name(letter.from) : null],
-		['Subject', letter?.subject ? name(letter.subject) : null],
-		['Kept as', `${mail.kept}: ${retentionReason(mail)}`],
+		['Author', header?.from ? name(header.from) : null],
+		['Subject', header?.subject ? name(header.subject) : null],
+		['Retained as', `${mail.kept}: ${retentionReason(mail)}`],
 		['Size', `${count(mail.size)} octets`],
 		['Id', code(mail.id.slice(0, 12))],
 	]);
@@ -154,104 +153,104 @@ function keptMail(mail: KeptMail, raw: Buffer | undefined, now: number): Html {
 		({via, id, fault}) =>
 			html`<li>${code(id)} <span class="soft">by ${via.replaceAll('_', ' ')}:</span> ${tokenProblems[fault]}</li>`,
 	);
-	const read = html`<p>${kindOf(review)}</p>${reportCards(review.kind, review.reports)}`;
+	const classification = html`<p>${kindOf(review)}</p>${reportCards(review.kind, review.reports)}`;
 	return join([
-		html`<div class="card">${came}</div>`,
-		section('How it was read', read),
+		html`<div class="card">${envelope}</div>`,
+		section('Classification', classification),
 		tried.length === 0
 			? nothing
 			: section(
 					'Why it matches no message',
-					html`<p>It names copies, but no name proves that the mail is about them:</p><ul class="links">${tried}</ul>`,
+					html`<p>It names these recipients, but no token proves that it is about them:</p><ul class="links">${tried}</ul>`,
 				),
-		raw === undefined ? nothing : section('The mail', source(raw, mail.size)),
+		raw === undefined ? nothing : section('Source', source(raw, mail.size)),
 	]);
 }
 
-/** What a mail says of each recipient. */
+/** Shows what a message reports about each recipient. */
 function reportCards(kind: ReportKind, reports: readonly Report[]): Html {
 	return html`<div class="grid">${reports.map(report => {
 		const {recipient, originalRecipient} = report;
-		const about = recipient === null ? html`A recipient that is not named` : name(recipient);
-		const first =
+		const about = recipient === null ? html`Unnamed recipient` : name(recipient);
+		const sentTo =
 			originalRecipient === null ? nothing : html` <span class="soft">sent to</span> ${name(originalRecipient)}`;
-		return html`<article class="card"><h3>${about}${first}</h3>${explained(reportRows(kind, report))}</article>`;
+		return html`<article class="card"><h3>${about}${sentTo}</h3>${explained(reportRows(kind, report))}</article>`;
 	})}</div>`;
 }
 
-/** Names in sentence case, values as they are. */
+/** Shows rows with names in sentence case, and values as they are. */
 function explained(rows: ReturnType<typeof reportRows>): Html {
 	return facts(rows.map(([title, value]) => [`${title[0]?.toUpperCase()}${title.slice(1)}`, name(value)]));
 }
 
 function source(raw: Buffer, size: number): Html {
 	const text = raw.subarray(0, maxShown).toString('utf8');
-	const there = Math.min(raw.length, keptLength);
-	const rest =
+	const stored = Math.min(raw.length, keptLength);
+	const note =
 		size > maxShown
-			? html`<p class="soft">The first ${count(maxShown)} octets of ${count(size)}; ${count(there)} are kept.</p>`
+			? html`<p class="soft">The first ${count(maxShown)} of ${count(size)} octets are shown; ${count(stored)} are stored.</p>`
 			: nothing;
-	return html`${rest}<pre tabindex="0" role="region" aria-label="The mail">
+	return html`${note}<pre tabindex="0" role="region" aria-label="Source">
 ${text}</pre>`;
 }
 
 const explainPath = '/returned/explain';
-/** Octets that are read, as many as the listener takes; what a report says is at its beginning. */
+/** How many octets are read, as many as the listener accepts. A report has its information at the beginning. */
 const maxRead = 10 * 1024 * 1024;
 
-type Read = {readonly problem?: string; readonly content: Html};
+type Explanation = {readonly problem?: string; readonly content: Html};
 
-/** Shows how a mail or a host's reply would be read, and why. Nothing is kept and nothing follows. */
+/** Returns the pages that explain how a message or a reply would be classified. Nothing is stored or changed. */
 function explainPages({bounceRules}: DashboardParts): readonly Route[] {
-	function page({form, query}: Visit, {problem, content}: Read): Answer {
+	function page({form, query}: Visit, {problem, content}: Explanation): Answer {
 		return {
 			kind: 'page',
 			...(problem !== undefined && {problem}),
 			place: 'returned',
-			title: 'Explain a mail or a reply',
+			title: 'Explain a message or a reply',
 			actions: html`<a class="button" href="/returned">Returned mail</a>`,
 			content: join([
-				html`<p class="soft">See how a bounce, a complaint or the refusal of a host is read, and by which rule. Nothing is kept and no recipient changes.</p>`,
+				html`<p class="soft">See how a bounce, a complaint or a mail server's reply is classified, and by which rule. Nothing is stored, and no recipient changes.</p>`,
 				content,
-				section('A mail', html`<div class="card stack">${mailForm(form)}</div>`),
+				section('A message', html`<div class="card stack">${mailForm(form)}</div>`),
 				section('A reply', html`<div class="card stack">${replyForm(form, query)}</div>`),
 			]),
 		};
 	}
 
-	async function readMail({form, file, signedIn}: Visit): Promise<Read> {
+	async function readMail({form, file, signedIn}: Visit): Promise<Explanation> {
 		const raw = file?.content ?? Buffer.from(form.get('mail')?.trimStart() ?? '');
 		if (raw.length === 0) {
 			return {
-				problem: 'There is no mail: paste its source, headers included, or choose its file.',
+				problem: 'No message: paste its source, including the header, or choose a file.',
 				content: nothing,
 			};
 		}
-		const asked = {raw: raw.subarray(0, maxRead), rules: bounceRules()};
-		const looked = await lookAt(signedIn.user.id, 'report', asked);
-		if (!looked.ok) {
-			return {problem: `The mail cannot be explained: ${looked.fault}.`, content: nothing};
+		const request = {raw: raw.subarray(0, maxRead), rules: bounceRules()};
+		const result = await lookAt(signedIn.user.id, 'report', request);
+		if (!result.ok) {
+			return {problem: `The message cannot be explained: ${result.fault}.`, content: nothing};
 		}
-		const {seen: reading} = looked;
-		const rest =
+		const {seen: reading} = result;
+		const note =
 			raw.length > maxRead
 				? html`<p class="notice warn">Only the first ${count(maxRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
 				: null;
 		const fault =
-			reading.fault === null ? '' : ` Nothing follows from it, for it was not read to its end: ${reading.fault}.`;
-		const told = html`${rest}<p>${kindOf(reading)}${fault}</p>${reportCards(reading.kind, reading.reports)}`;
-		return {content: section('How it is read', told)};
+			reading.fault === null ? '' : ` It has no effect, because it was only read in part: ${reading.fault}.`;
+		const content = html`${note}<p>${kindOf(reading)}${fault}</p>${reportCards(reading.kind, reading.reports)}`;
+		return {content: section('Classification', content)};
 	}
 
-	function readReply({form}: Visit): Read {
-		const phase: Phase = phases.find(one => one === form.get('phase')) ?? 'rcpt';
+	function readReply({form}: Visit): Explanation {
+		const phase: Phase = phases.find(known => known === form.get('phase')) ?? 'rcpt';
 		const read = toEvidence(form.get('reply')?.trim() ?? '', phase, form.get('mx')?.trim() || null);
 		if (!read.ok) {
 			const [first = '', ...rest] = read.problem;
 			return {problem: `${first.toUpperCase()}${rest.join('')}: ${read.fix}.`, content: nothing};
 		}
 		const rows = replyRows(createClassify(bounceRules())(read.evidence));
-		return {content: section('How it is read', html`<div class="card">${explained(rows)}</div>`)};
+		return {content: section('Classification', html`<div class="card">${explained(rows)}</div>`)};
 	}
 
 	return [
@@ -270,7 +269,7 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			file: true,
 			async answer(visit) {
 				const read = visit.form.has('reply') ? readReply(visit) : await readMail(visit);
-				// What was pasted is shown again: a megabyte of marks to be escaped.
+				// The page repeats what was pasted, and escaping megabytes takes time.
 				return await inSlice(() => page(visit, read));
 			},
 		},
@@ -278,34 +277,34 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 }
 
 function mailForm(form: URLSearchParams): Html {
-	const hint = 'As it came, with its headers: “Show original” or “View source” of a mail program.';
+	const hint = 'The whole message with its header, as from “Show original” or “View source” in a mail program.';
 	const fields = join([
-		textarea({name: 'mail', label: 'Source of the mail', value: form.get('mail') ?? '', hint}, 10),
+		textarea({name: 'mail', label: 'Message source', value: form.get('mail') ?? '', hint}, 10),
 		input({
 			name: 'file',
-			label: 'Or its file (.eml)',
+			label: 'Or a file (.eml)',
 			type: 'file',
-			hint: `Of a larger one the first ${count(maxRead)} octets are read.`,
+			hint: `Only the first ${count(maxRead)} octets are read.`,
 		}),
 	]);
-	return act({to: explainPath, label: 'Explain the mail', fields, file: true});
+	return act({to: explainPath, label: 'Explain the message', fields, file: true});
 }
 
-/** A link may bring the reply along: `?reply=550 …`. */
+/** Returns the form for a reply. A link may fill it in: `?reply=550 …`. */
 function replyForm(form: URLSearchParams, query: URLSearchParams): Html {
-	const given = (key: string) => form.get(key) ?? query.get(key) ?? '';
+	const initial = (key: string) => form.get(key) ?? query.get(key) ?? '';
 	const reply = {
 		name: 'reply',
 		label: 'Reply',
 		required: true,
-		value: given('reply'),
+		value: initial('reply'),
 		placeholder: '550 5.1.1 no such user',
 	};
 	const choices = phases.map(value => ({value, label: value}));
 	const fields = join([
 		input(reply),
-		select({name: 'phase', label: 'Answer to', value: given('phase') || 'rcpt'}, choices),
-		input({name: 'mx', label: 'Host, if known', value: given('mx'), placeholder: 'mx.example.net'}),
+		select({name: 'phase', label: 'SMTP command', value: initial('phase') || 'rcpt'}, choices),
+		input({name: 'mx', label: 'Mail server (optional)', value: initial('mx'), placeholder: 'mx.example.net'}),
 	]);
 	return act({to: explainPath, label: 'Explain the reply', fields});
 }

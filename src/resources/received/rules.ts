@@ -23,24 +23,24 @@ const id = Type.String();
 const examples = [{address: 'support@in.shop.example'}];
 
 /** Returns the normalized form of an address, or of `*@` and a domain, which stands for every address there. */
-function keyOf(text: string): {readonly key: string; readonly domain: string} {
-	const isAll = text.startsWith('*@');
-	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {allowsUtf8Local: false});
+function parseInbound(text: string): {readonly key: string; readonly domain: string} {
+	const isWildcard = text.startsWith('*@');
+	const parsed = parseAddress(isWildcard ? `any${text.slice(1)}` : text, {allowsUtf8Local: false});
 	if (!parsed.ok || parsed.address.local.includes('*')) {
-		const must = parsed.ok ? 'must be one address, with no * in its name' : parsed.problem;
-		return unusable('address', `${must}, or be *@ and a domain`);
+		const problem = parsed.ok ? 'must be one address, without * in its local part' : parsed.problem;
+		return unusable('address', `${problem}, or be *@ and a domain`);
 	}
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
 		const reservedNames = 'postmaster, abuse, fbl, dmarc and tlsrpt';
 		unusable('address', `must not be reserved: ${reservedNames} belong to the operator at every domain`);
 	}
-	return {key: isAll ? `*@${domain}` : key, domain};
+	return {key: isWildcard ? `*@${domain}` : key, domain};
 }
 
 /** Throws `Refused` for an address at a host of the installation, because bounces arrive there. */
 export function checkNotOurs(address: string, hosts: readonly string[]): void {
-	const {domain} = keyOf(address);
+	const {domain} = parseInbound(address);
 	if (hosts.includes(domain)) {
 		unusable('address', `must be at another domain: ${domain} receives the bounces of this installation`);
 	}
@@ -61,18 +61,18 @@ export const addInbound = operation({
 		{additionalProperties: false, examples},
 	),
 	async run({trx, tools, workspaceId, face}, {address: text}): Promise<InboundAddress> {
-		const {key: address, domain} = keyOf(text);
+		const {key: address, domain} = parseInbound(text);
 		checkNotOurs(text, await listReturnPathHosts(trx));
 		const above = await listDomainsAbove(trx, domain);
-		const proved = above.filter(({state}) => state === 'verified' || state === 'degraded');
-		const isOwn = proved.some(({workspace_id: owner}) => owner === workspaceId);
+		const proven = above.filter(({state}) => state === 'verified' || state === 'degraded');
+		const isOwn = proven.some(({workspace_id: owner}) => owner === workspaceId);
 		if (face !== 'cli' && !isOwn) {
 			unusable('address', 'must be at a verified domain of the workspace, or below one');
 		}
 		if (!isOwn && above.some(({workspace_id: owner}) => owner !== workspaceId)) {
 			unusable('address', 'must not be at a domain of another workspace');
 		}
-		if (isOwn && proved.every(({workspace_id: owner}) => owner === workspaceId)) {
+		if (isOwn && proven.every(({workspace_id: owner}) => owner === workspaceId)) {
 			// A workspace that owned the domain before must not receive its mail any longer.
 			for (const other of await deleteOthersInbound(trx, workspaceId, domain)) {
 				const detail = {address: other.address};
@@ -84,7 +84,7 @@ export const addInbound = operation({
 		const created_at = storeTime(tools.clock.now());
 		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};
 		if (!(await insertInboundAddress(trx, row))) {
-			const wrong = `${address} receives mail already`;
+			const wrong = `${address} already receives mail`;
 			throw new Refused('conflict', {wrong, next: 'see mailctl inbound list', api: `${wrong}.`});
 		}
 		return row;

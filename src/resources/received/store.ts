@@ -75,8 +75,9 @@ export async function deleteInboundAt(
 	trx: Knex.Transaction,
 	{workspace_id, name}: Pick<Domain, 'workspace_id' | 'name'>,
 ): Promise<void> {
-	const isThere = (at: Knex.QueryBuilder) => at.whereLike('address', `%@${name}`).orWhereLike('address', `%.${name}`);
-	await trx('inbound_addresses').where({workspace_id}).where(isThere).delete();
+	const isAtDomain = (row: Knex.QueryBuilder) =>
+		row.whereLike('address', `%@${name}`).orWhereLike('address', `%.${name}`);
+	await trx('inbound_addresses').where({workspace_id}).where(isAtDomain).delete();
 }
 
 /** Returns the domains for which any workspace receives mail. */
@@ -195,7 +196,7 @@ export async function listReceived(
 				.whereRaw(...condition)
 				.pluck('received_id'),
 		);
-		const sets = (await Promise.all(queries)).map(some => new Set<string>(some));
+		const sets = (await Promise.all(queries)).map(receivedIds => new Set<string>(receivedIds));
 		return ids.filter(id => sets.every(set => set.has(id)));
 	};
 	const {ids, next} = await scanRanges([toRange('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
@@ -224,7 +225,7 @@ export async function findReceived(
 export type StoredBytes = {readonly size: number; readonly pieces: AsyncGenerator<Buffer>};
 
 const pieceLength = 1024 * 1024;
-/** One piece at a time: SQLite holds the whole message in memory while it reads a piece of it. */
+/** Reads one piece at a time, because SQLite holds the whole message in memory while it reads a piece of it. */
 const readInTurn = inTurn();
 
 /** Reads piece by piece, as they are consumed. Throws if the message is deleted in the meantime. */

@@ -28,22 +28,22 @@ journey('a user adds an address, reads a received message and its file, and dele
 	);
 	await page.goto('/messages');
 	await go('Received');
-	await page.getByText('No mail.').waitFor();
+	await page.getByText('No messages yet.').waitFor();
 	await page.getByText('No addresses yet.').waitFor();
 	await stage.suitsAll(page);
 	await verify(domain);
 	await press('New address', 'summary');
 	await type('Address', `support@in.${domain}`);
 	await stage.suitsAll(page);
-	await press('Receive its mail');
-	await page.getByText(`Mail to support@in.${domain} comes in, once its MX leads here.`).waitFor();
+	await press('Add address');
+	await page.getByText(`Mail to support@in.${domain} is received once its MX points here.`).waitFor();
 
 	await receivedIn(store, id);
 	await go('Received');
 	await stage.suitsAll(page);
 	await search('no such words');
-	await page.getByText('No mail matches.').waitFor();
-	await press('Show all mail', 'a');
+	await page.getByText('No messages match.').waitFor();
+	await press('Show all messages', 'a');
 	await search('ada@example.net');
 	await open('ada@example.net');
 	await go('Received');
@@ -59,8 +59,8 @@ journey('a user adds an address, reads a received message and its file, and dele
 	}
 	await stage.suitsAll(page);
 	await press('Delete');
-	await page.getByText('The mail is deleted.').waitFor();
-	await page.getByText('No mail.').waitFor();
+	await page.getByText('Message deleted.').waitFor();
+	await page.getByText('No messages yet.').waitFor();
 	await press('Remove');
-	await page.getByText(`Mail to support@in.${domain} is refused from now on.`).waitFor();
+	await page.getByText(`Mail to support@in.${domain} is now rejected.`).waitFor();
 });

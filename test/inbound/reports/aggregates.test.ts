@@ -539,7 +539,7 @@ test('takes the domain of a TLS report from its message if the report does not n
 		t.like(read(found), {...isReadAs('tls'), aggregate: {domain, counts: sums}});
 	}
 	t.like(readTlsReport(json.replace('"r-1"', `"2026-11-26T00:00:00Z_${domain}"`)), {domain, counts: sums});
-	t.like(read(mail('r.json.gz', 'Report')), {kind: 'tls', fault: 'it does not say which domain it is about'});
+	t.like(read(mail('r.json.gz', 'Report')), {kind: 'tls', fault: 'it does not name the domain it is about'});
 	const mixed = JSON.stringify({...tls, policies: [{policy: anonymous, ...rest}, ...tls.policies]});
 	t.is(
 		(readTlsReport(mixed) as TlsReport).counts[0]?.n,

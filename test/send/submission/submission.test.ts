@@ -432,7 +432,7 @@ test('before the first certificate refuses remote sessions, so that no key is se
 	const {port} = await listener.listen({...at, implicitTls: false});
 	const implicit = await listener.listen({...at, implicitTls: true});
 	const early = await talkTo(t, port);
-	t.is(await early.reply(), '421 4.7.0 There is no certificate yet, try again later');
+	t.is(await early.reply(), '421 4.7.0 No certificate yet, try again later');
 	t.is(await early.say(plain('secret')).catch(() => 'closed'), 'closed');
 	const shakes = () => {
 		const socket = connectTls({port: implicit.port, host: '127.0.0.1', ca: tls.cert, servername: 'mail.test'});
@@ -490,7 +490,10 @@ test('unauthenticated connections cannot crowd out authenticated ones', async t 
 		await next.say('EHLO peer.test');
 		t.regex(await next.say(plain('key')), /^235 /);
 	}
-	t.is(await (await talkTo(t, port)).reply(), '421 mail.test has too many sessions with you, try again later');
+	t.is(
+		await (await talkTo(t, port)).reply(),
+		'421 mail.test has too many sessions from your address, try again later',
+	);
 	t.regex(await first.say('NOOP'), /^250 /);
 	t.is(listener.sessions(), 3);
 	t.deepEqual(refused, ['too_many_sessions', 'too_many_sessions', 'too_many_sessions']);

@@ -64,10 +64,10 @@ function endsOwnText({type}: Part): boolean {
 	return /^message\/(?:rfc822|global)|^text\/rfc822-headers?$/.test(type);
 }
 
-function textOf(parts: readonly Part[], max: number): string {
+function textOf(parts: readonly Part[], maxLength: number): string {
 	let text = '';
 	for (const part of parts) {
-		text += text.length < max ? `${part.text().slice(0, max)}\n` : '';
+		text += text.length < maxLength ? `${part.text().slice(0, maxLength)}\n` : '';
 	}
 	return text.replace(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(quoted, '');
 }
@@ -106,7 +106,7 @@ export function domainOf(address: string): string {
 	return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
 
-/** A bounce's text in two parts: the mail server's own words, and the returned message or header below them. */
+/** A bounce's text in two parts: what the mail server wrote, and the returned message or header below it. */
 type Split = {readonly ownText: string; readonly returned: string};
 
 // Lines that mail servers put before the returned message (R3.12).
@@ -168,28 +168,28 @@ const unquotedField = /^(?:Message-ID|MIME-Version|Content-Type|X-Mailer|X-[\w-]
 const anyField =
 	/^(?:From|To|Cc|Subject|Date|Reply-To|Sender|Message-ID|MIME-Version|Content-Type|Content-Transfer-Encoding|References|In-Reply-To|X-[\w-]{1,40})[ \t]?:/i;
 
-/** Cuts off the returned message, so that its text is not taken for the mail server's own words. */
+/** Cuts off the returned message, so that its text is not mistaken for the mail server's. */
 export function splitReturned(text: string): Split {
-	const cuts = [marker.exec(text)?.index, trace.exec(text)?.index, headerAt(text)].filter(at => at !== undefined);
-	const at = Math.min(text.length, ...cuts);
+	const cuts = [marker.exec(text)?.index, trace.exec(text)?.index, headerAt(text)].filter(cut => cut !== undefined);
+	const end = Math.min(text.length, ...cuts);
 	// If nothing precedes the returned message, the whole text is read as the bounce's own.
-	return text.slice(0, at).trim() === ''
+	return text.slice(0, end).trim() === ''
 		? {ownText: text, returned: ''}
-		: {ownText: text.slice(0, at), returned: text.slice(at)};
+		: {ownText: text.slice(0, end), returned: text.slice(end)};
 }
 
 /**
- * Returns where a returned header starts: a block of at least three fields. At least one must be an `ownField`, because
- * a bounce text may also quote a few fields for people, such as To, Subject and Sent.
+ * Returns where a returned header starts: a block of at least three fields. At least one must be an `unquotedField`,
+ * because a bounce text may also quote a few fields for people, such as To, Subject and Sent.
  */
 function headerAt(text: string): number | undefined {
 	let start = 0;
 	let fieldCount = 0;
 	let hasUnquotedField = false;
-	let at = 0;
+	let lineStart = 0;
 	for (const line of text.split('\n')) {
 		if (anyField.test(line)) {
-			start = fieldCount === 0 ? at : start;
+			start = fieldCount === 0 ? lineStart : start;
 			fieldCount++;
 			hasUnquotedField ||= unquotedField.test(line);
 			if (fieldCount >= 3 && hasUnquotedField) {
@@ -199,7 +199,7 @@ function headerAt(text: string): number | undefined {
 			fieldCount = 0;
 			hasUnquotedField = false;
 		}
-		at += line.length + 1;
+		lineStart += line.length + 1;
 	}
 	return undefined;
 }
@@ -228,9 +228,9 @@ export function returnedParts(leaves: readonly Part[]): Part[] {
 	return typed.length > 0 ? typed : leaves.filter(isMailPart);
 }
 
-/** Whether a part is a message attached as a file, or as text after the first part. `at` is its index. */
-export function isMailPart(part: Part, at: number): boolean {
-	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && looksLikeMail(part);
+/** Whether a part is a message attached as a file, or as text after the first part. `index` is its position. */
+export function isMailPart(part: Part, index: number): boolean {
+	return (part.type.startsWith('application/') || (index > 0 && part.type === 'text/plain')) && looksLikeMail(part);
 }
 
 function looksLikeMail(part: Part): boolean {

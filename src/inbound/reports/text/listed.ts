@@ -3,7 +3,7 @@ import type {ReportAction} from '../../../mail/report.ts';
 import {findAddresses, isSameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
 
-/** One more than may have an effect, to show that there are more. */
+/** One more than may have an effect, so that an excess is noticed. */
 export const maxFindings = 101;
 
 /** What a bounce's text says about one recipient. */
@@ -42,24 +42,24 @@ const labels =
 	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|受信者|收件人|받는사람|수신자|alıcı|получатель|адрес';
 // X.400 embeds our addresses in its own: `c=de;a= ;p=firm;dda:SMTP=neko@example.org; on …`.
 const x400 = /^\s*(?:[a-z]{1,3}=[^;@]{0,64};\s?){1,10}(?:dda:)?(?:smtp=)?$/i;
-const before = new RegExp(
+const recipientPrefix = new RegExp(
 	`^[\\s>*•·▪\\-–+]{0,40}(?:(?:${labels})\\s{0,8}[:：]?\\s{0,8})?["'<(\\[*]{0,4}(?:(?:rfc822|smtp|mailto)\\s?[:;]\\s?<?)?$`,
 	'iu',
 );
 // `Neko Kijitora <neko@example.org>`, alone on its line.
-const named =
+const namePrefix =
 	/^(?!.{0,60}\b(?:reply|contact|write|please|help|from|questions?|support|by)\b)[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
 // Lines of the SMTP session are about a recipient; they do not start a new one.
-const command = /^\s*(?:>>>|<<<)\s?\w/;
-// Before an address, these words are its reason.
-const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
+const sessionLine = /^\s*(?:>>>|<<<)\s?\w/;
+// Such words before an address are its reason.
+const reasonPhrase = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
 	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
-const originAhead = new RegExp(`${origin.source}$`, 'i');
-/** Between recipients that share the text after the last one. */
+const originPrefix = new RegExp(`${origin.source}$`, 'i');
+/** What separates recipients that share the text after the last one. */
 const separator = /^[\s,;<>"'()]*(?:(?:and|or|und|et|y|e)\b[\s<"'(]*)?$/i;
-const reasonAhead = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
-const wordPattern = /\p{L}{3}/u;
+const reasonPrefix = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
+const word = /\p{L}{3}/u;
 
 /** Returns the text after the first match of a pattern, or `null` if there is no match. */
 export function behind(text: string, pattern: RegExp): string | null {
@@ -73,7 +73,7 @@ export function behind(text: string, pattern: RegExp): string | null {
  */
 export function readListed(
 	text: string,
-	{after, until, line = /^/, except = [], known = noneKnown}: Listing = {},
+	{after, until, line = /^/, except = [], known = noKnownRecipients}: Listing = {},
 ): Finding[] {
 	const start = after === undefined ? {index: 0, 0: ''} : after.exec(text);
 	if (start === null) {
@@ -86,12 +86,12 @@ export function readListed(
 	const findings =
 		parts.length === 1
 			? shareReasons(read(list), text.slice(0, start.index))
-			: parts.flatMap(part => read(part).map(cut => headed(cut, findHeading(part))));
+			: parts.flatMap(part => read(part).map(cut => withHeading(cut, findHeading(part))));
 	return mergeSame(findings);
 }
 
 /** Combines a recipient with the reason above it. */
-function headed({recipient, originalRecipient, text}: Cut, heading: string): Finding {
+function withHeading({recipient, originalRecipient, text}: Cut, heading: string): Finding {
 	return {recipient, ...(originalRecipient && {originalRecipient}), text: `${heading}\n${text}`};
 }
 
@@ -106,38 +106,38 @@ function findHeading(part: string): string {
 }
 
 /** Splits a text that has reasons above their recipients: each line that ends with a colon starts a part. */
-export function splitAtHeadings(text: string, isNaming: (line: string) => boolean): string[] {
+export function splitAtHeadings(text: string, namesRecipient: (line: string) => boolean): string[] {
 	const lines = text.split('\n');
-	const naming = lines.map(isNaming);
-	const headings = lines.flatMap((line, at) => (!naming[at] && naming[at + 1] ? [{line, at}] : []));
+	const naming = lines.map(namesRecipient);
+	const headings = lines.flatMap((line, index) => (!naming[index] && naming[index + 1] ? [{line, index}] : []));
 	if (naming[0] || headings.length < 2 || !headings.every(({line}) => /:[ \t]*$/.test(line))) {
 		return [text];
 	}
-	const starts = headings.map(({at}) => naming.lastIndexOf(true, at) + 1);
+	const starts = headings.map(({index}) => naming.lastIndexOf(true, index) + 1);
 	return starts.map((start, i) => lines.slice(start, starts[i + 1]).join('\n'));
 }
 
 type Cut = {recipient: string; originalRecipient?: string | undefined; text: string};
 /** Recipients named together in a line, and the text about them. */
-type Named = {readonly addresses: readonly string[]; readonly rest: string};
+type NamedRecipients = {readonly addresses: readonly string[]; readonly rest: string};
 
-const none: Named = {addresses: [], rest: ''};
-const noneKnown: ReadonlySet<string> = new Set();
+const noRecipients: NamedRecipients = {addresses: [], rest: ''};
+const noKnownRecipients: ReadonlySet<string> = new Set();
 
 function cutPerRecipient(
 	text: string,
-	{line: begins, except, known}: Required<Pick<Listing, 'line' | 'except' | 'known'>>,
+	{line: startsRecipient, except, known}: Required<Pick<Listing, 'line' | 'except' | 'known'>>,
 ): Cut[] {
 	const cuts: Cut[] = [];
 	let indent = Number.POSITIVE_INFINITY;
 	for (const line of text.split('\n')) {
-		const listed = begins.test(line) && indentOf(line) <= indent ? parseRecipients(line) : none;
+		const listed = startsRecipient.test(line) && indentOf(line) <= indent ? parseRecipients(line) : noRecipients;
 		const onLine = listed.addresses.length > 1 ? [] : knownOnLine(line, known);
-		const isSeveral = onLine.flatMap(({addresses}) => addresses).length > 1;
-		const parts = isSeveral || listed.addresses.length === 0 ? onLine : splitAtNext(listed);
+		const hasSeveral = onLine.flatMap(({addresses}) => addresses).length > 1;
+		const parts = hasSeveral || listed.addresses.length === 0 ? onLine : splitAtNext(listed);
 		const named = parts
 			.flatMap(({addresses, rest}) => addresses.map(recipient => ({recipient, rest})))
-			.filter(({recipient}) => !isOrigin(line) && !except.some(one => isSameAddress(one, recipient)));
+			.filter(({recipient}) => !isOrigin(line) && !except.some(excluded => isSameAddress(excluded, recipient)));
 		for (const {recipient, rest} of named) {
 			// Text about a recipient may start with another address, but further indented.
 			indent = Math.min(indent, indentOf(line));
@@ -156,18 +156,18 @@ function cutPerRecipient(
  * Returns the recipients that a line names anywhere. A single recipient gets the whole line; several get their own
  * parts of it.
  */
-function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
+function knownOnLine(line: string, known: ReadonlySet<string>): NamedRecipients[] {
 	const groups = groupsOn(line, known);
 	if (groups.flatMap(({addresses}) => addresses).length < 2) {
 		return groups.map(({addresses}) => ({addresses, rest: line}));
 	}
-	const ahead = groups.map(({start}, at) => line.slice(groups[at - 1]?.end ?? 0, start));
-	const behind = groups.map(({end}, at) => line.slice(end, groups[at + 1]?.start));
-	const head = before.test(ahead[0] ?? '') ? '' : ahead[0];
+	const before = groups.map(({start}, index) => line.slice(groups[index - 1]?.end ?? 0, start));
+	const after = groups.map(({end}, index) => line.slice(end, groups[index + 1]?.start));
+	const lead = recipientPrefix.test(before[0] ?? '') ? '' : before[0];
 	// For example `User unknown: ann@…; message too big: ben@…`.
-	const isAhead = head !== '' && ahead.every(gap => reasonAhead.test(gap)) && !wordPattern.test(behind.at(-1) ?? '');
-	const texts = isAhead ? ahead : behind.map((gap, at) => (at === 0 ? `${head}${gap}` : gap));
-	return groups.map(({addresses}, at) => ({addresses, rest: texts[at] ?? ''}));
+	const isReasonFirst = lead !== '' && before.every(gap => reasonPrefix.test(gap)) && !word.test(after.at(-1) ?? '');
+	const texts = isReasonFirst ? before : after.map((gap, index) => (index === 0 ? `${lead}${gap}` : gap));
+	return groups.map(({addresses}, index) => ({addresses, rest: texts[index] ?? ''}));
 }
 
 type Group = {readonly addresses: string[]; readonly start: number; end: number};
@@ -177,11 +177,11 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	const groups: Group[] = [];
 	for (const {address, start, end} of known.size === 0 ? [] : findAddresses(line.slice(0, 1000))) {
 		const last = groups.at(-1);
-		const isAgain = last?.addresses.some(one => isSameAddress(one, address));
+		const isRepeated = last?.addresses.some(earlier => isSameAddress(earlier, address));
 		if (
-			isAgain ||
+			isRepeated ||
 			!known.has(address.toLowerCase()) ||
-			originAhead.test(line.slice(Math.max(0, start - 40), start))
+			originPrefix.test(line.slice(Math.max(0, start - 40), start))
 		) {
 			continue;
 		}
@@ -196,9 +196,9 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 }
 
 /** Splits `ann@…: 550 5.1.1 unknown; ben@…: 550 not today` where the text about the next recipient begins. */
-function splitAtNext({addresses, rest}: Named): Named[] {
+function splitAtNext({addresses, rest}: NamedRecipients): NamedRecipients[] {
 	let last = {addresses, start: 0};
-	const split: Named[] = [];
+	const split: NamedRecipients[] = [];
 	for (const {address, start, end} of findAddresses(rest.slice(0, 1000))) {
 		const separated = /[;,][\s"'<(]{0,8}$/.exec(rest.slice(Math.max(0, start - 10), start));
 		if (separated && /^["'>)]{0,4}\s{0,4}(?:[:：]|[45]\d\d\b)/.test(rest.slice(end, end + 20))) {
@@ -214,38 +214,38 @@ function indentOf(line: string): number {
 }
 
 /** Returns the addresses at the start of a line, or all of a line that only lists addresses. */
-function parseRecipients(line: string): Named {
+function parseRecipients(line: string): NamedRecipients {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];
-	if (first === undefined || command.test(line)) {
-		return none;
+	if (first === undefined || sessionLine.test(line)) {
+		return noRecipients;
 	}
-	const between = found.map(({start}, i) => line.slice(found[i - 1]?.end ?? 0, start));
-	const last = line.slice(found.at(-1)?.end);
-	if (found.length > 1 && [...between, last].every(gap => /^[\s,;<>"'()]*$/.test(gap))) {
+	const gaps = found.map(({start}, i) => line.slice(found[i - 1]?.end ?? 0, start));
+	const end = line.slice(found.at(-1)?.end);
+	if (found.length > 1 && [...gaps, end].every(gap => /^[\s,;<>"'()]*$/.test(gap))) {
 		return {addresses: found.map(({address}) => address), rest: ''};
 	}
 	const rest = line.slice(first.end).replace(/^["'>)\]*]{0,4}(?:<mailto:[^>]{0,320}>)?/, '');
-	const ahead = line.slice(0, first.start);
-	return (before.test(ahead) &&
-		(first.address.includes('.', first.address.lastIndexOf('@')) || /[<"']/.test(ahead))) ||
-		x400.test(ahead) ||
-		(named.test(ahead) && /^[\s.,;:>)]*$/.test(rest))
-		? {addresses: [first.address], rest: telling.test(ahead) ? line : rest}
-		: none;
+	const prefix = line.slice(0, first.start);
+	return (recipientPrefix.test(prefix) &&
+		(first.address.includes('.', first.address.lastIndexOf('@')) || /[<"']/.test(prefix))) ||
+		x400.test(prefix) ||
+		(namePrefix.test(prefix) && /^[\s.,;:>)]*$/.test(rest))
+		? {addresses: [first.address], rest: reasonPhrase.test(prefix) ? line : rest}
+		: noRecipients;
 }
 
 function isOrigin(line: string): boolean {
 	return /^\s*\(/.test(line) && origin.test(line.slice(0, 100));
 }
 
-/** Returns the address from which an alias or a forward led to the recipient. */
+/** Returns the address that an alias or a forward redirected to the recipient. */
 export function originIn(line: string): string | undefined {
 	const match = origin.exec(line.slice(0, 1000));
 	return match === null ? undefined : findAddresses(line.slice(match.index, match.index + 400))[0]?.address;
 }
 
-function shareReasons(cuts: readonly Cut[], ahead: string): Finding[] {
+function shareReasons(cuts: readonly Cut[], textBefore: string): Finding[] {
 	let shared = '';
 	const findings: Finding[] = [];
 	for (const cut of cuts.toReversed()) {
@@ -253,7 +253,7 @@ function shareReasons(cuts: readonly Cut[], ahead: string): Finding[] {
 			? cut.text
 			: shared;
 		const {recipient, originalRecipient} = cut;
-		findings.push({recipient, ...(originalRecipient && {originalRecipient}), text: shared === '' ? ahead : shared});
+		findings.push({recipient, ...(originalRecipient && {originalRecipient}), text: shared || textBefore});
 	}
 	return findings.reverse();
 }
@@ -268,6 +268,6 @@ function mergeSame(findings: readonly Finding[]): Finding[] {
 	return [...merged.values()];
 }
 
-function joined(one: string, other: string): string {
-	return one.includes(other.trim()) ? one : `${one}\n${other}`;
+function joined(text: string, addition: string): string {
+	return text.includes(addition.trim()) ? text : `${text}\n${addition}`;
 }

@@ -27,7 +27,7 @@ export const readSendmail: Detector = ({ownText, returned}) => {
 
 type Transcript = {readonly findings: Finding[]; readonly common: string};
 
-const talking = /^(?:\.{3} ?)?while talking to /i;
+const connecting = /^(?:\.{3} ?)?while talking to /i;
 const sentCommand = /^>>> ?(\w+)/;
 const reply = /^<<< ?/;
 const ownLine = /^(?:\d{3}[ -])?(?:\d\.\d{1,3}\.\d{1,3} )?[<"]?([^\s<>"]{1,320})>?"?(?: \((?:e?smtp|local)\))?\.{3} ?/;
@@ -39,34 +39,34 @@ function readTranscript(text: string, returned: string): Transcript {
 	let current: string | null = null;
 	for (const line of text.split('\n').map(line => line.trimStart())) {
 		const verb = sentCommand.exec(line)?.[1]?.toUpperCase();
-		if (talking.test(line)) {
+		if (connecting.test(line)) {
 			host = line;
 			current = null;
 		} else if (verb !== undefined) {
 			current = verb === 'RCPT' ? (findAddresses(line)[0]?.address ?? null) : null;
 			common += current === null ? `\n${host}\n${line}` : '';
 		}
-		const own = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
-		const about: string | null = own ? findAddress(own, returned) : current;
-		if (own && about !== null && /@/.test(about)) {
-			current = about;
+		const named = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
+		const recipient: string | null = named ? findAddress(named, returned) : current;
+		if (named && recipient !== null && /@/.test(recipient)) {
+			current = recipient;
 		}
-		if (about === null) {
-			common += talking.test(line) || verb !== undefined ? '' : `\n${line}`;
+		if (recipient === null) {
+			common += connecting.test(line) || verb !== undefined ? '' : `\n${line}`;
 		} else {
-			texts.set(about, `${texts.get(about) ?? host}\n${line}`);
+			texts.set(recipient, `${texts.get(recipient) ?? host}\n${line}`);
 		}
 	}
 	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
 }
 
 /** Completes a local part or host of an old transcript to the address in the returned message. */
-function findAddress(own: string, returned: string): string | null {
-	const address = findAddresses(own)[0]?.address;
+function findAddress(named: string, returned: string): string | null {
+	const address = findAddresses(named)[0]?.address;
 	return (
 		address ??
 		findRecipients(returned).find(
-			one => isSameAddress(one.split('@')[0] as string, own) || isSameAddress(domainOf(one), own),
+			to => isSameAddress(to.split('@')[0] as string, named) || isSameAddress(domainOf(to), named),
 		) ??
 		null
 	);
@@ -86,8 +86,8 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 }
 
 /** A refusal without a recipient: an alias pointed to a file or program, or only the returned message names it. */
-function hiddenRecipient(said: string, common: string): Finding[] {
-	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
+function hiddenRecipient(ownText: string, common: string): Finding[] {
+	return common === '' ? [] : [{recipient: originIn(ownText) ?? null, text: common}];
 }
 
 const postfix =
@@ -137,14 +137,14 @@ export const readExim: Detector = ({field, ownText, senders}) => {
 	);
 };
 
-/** Exim hides an alias's target, so the address that was sent to stands in for it. */
-function readUndisclosed(said: string): Finding[] {
-	return [...said.matchAll(undisclosed)].slice(0, maxFindings).flatMap(({index, 0: words}) => {
-		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
-		const rest = said.slice(index);
-		return found === undefined
+/** Finds aliases whose target Exim hides, so that the address that was sent to stands in for it. */
+function readUndisclosed(ownText: string): Finding[] {
+	return [...ownText.matchAll(undisclosed)].slice(0, maxFindings).flatMap(({index, 0: words}) => {
+		const [target] = findAddresses(ownText.slice(index + words.length, index + words.length + 330));
+		const rest = ownText.slice(index);
+		return target === undefined
 			? []
-			: [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
+			: [{recipient: target.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
 	});
 }
 
@@ -182,12 +182,12 @@ export const readQmail: Detector = ({ownText, senders}) => {
 	return findings.map(finding => ({...finding, text: withoutHosts(finding.text)}));
 };
 
-const sentenceOfDma = /There was an error delivering your mail to\s{1,4}/;
+const dmaSentence = /There was an error delivering your mail to\s{1,4}/;
 const dma = /DragonFly Mail Agent/;
 
 /** The DragonFly Mail Agent of the BSDs: one recipient per bounce. */
 export const readDragonfly: Detector = ({ownText}) => {
-	const rest = dma.test(ownText) ? (behind(ownText, sentenceOfDma) ?? '') : '';
+	const rest = dma.test(ownText) ? (behind(ownText, dmaSentence) ?? '') : '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	return found === undefined ? [] : [{recipient: found.address, text: rest.slice(found.end)}];
 };
@@ -206,12 +206,12 @@ export const readFml: Detector = ({field, ownText}) => {
 		: [];
 };
 
-function listOf(admin: string, said: string): string {
+function listOf(admin: string, text: string): string {
 	const list = admin.replace(/-admin@/i, '@');
-	return findAddresses(said).find(({address}) => list.toLowerCase().endsWith(address.toLowerCase()))?.address ?? list;
+	return findAddresses(text).find(({address}) => list.toLowerCase().endsWith(address.toLowerCase()))?.address ?? list;
 }
 
-const ims = /^.{0,40}did not reach the following recipient(?:\(s\)|s)?[^\n]{0,20}$/im;
+const internetMailService = /^.{0,40}did not reach the following recipient(?:\(s\)|s)?[^\n]{0,20}$/im;
 // Exchange's heading above the details for administrators, and its line with the server's name, in the languages of
 // Exchange.
 const diagnosis =
@@ -226,7 +226,7 @@ const friendly =
  * and later.
  */
 export const readExchange: Detector = ({ownText, senders}) => {
-	const listed = readListed(ownText, {after: ims});
+	const listed = readListed(ownText, {after: internetMailService});
 	if (listed.length > 0) {
 		return listed;
 	}
@@ -238,24 +238,24 @@ export const readExchange: Detector = ({ownText, senders}) => {
 	return /Exchange|Outlook|Microsoft/i.test(ownText) ? readListed(ownText, {after: friendly, except: senders}) : [];
 };
 
-const old = /^.{0,40}Delivery to the following recipients? (?:failed permanently|has been delayed)[^\n]{0,40}$/im;
-const today =
+const oldNotice = /^.{0,40}Delivery to the following recipients? (?:failed permanently|has been delayed)[^\n]{0,40}$/im;
+const currentNotice =
 	/^\**[ \t]*(?:Your message (?:wasn't|wasn’t|was not|couldn't be|couldn’t be) delivered to|There was a (?:temporary )?problem (?:while )?delivering your message to)\s{1,4}/im;
-const said550 =
+const remoteReply =
 	/(?:The error that the other server returned was|The response(?: from the remote server)? was):?\s{1,4}/i;
 
 /** Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and current notices. */
 export const readGmail: Detector = ({ownText}) => {
-	const listed = readListed(ownText, {after: old});
+	const listed = readListed(ownText, {after: oldNotice});
 	if (listed.length > 0) {
 		return listed;
 	}
-	const rest = behind(ownText, today) ?? '';
+	const rest = behind(ownText, currentNotice) ?? '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	// Other systems start with the same words, but name the address elsewhere.
 	return found === undefined || found.start >= 6
 		? []
-		: [{recipient: found.address, text: behind(rest, said550) ?? rest}];
+		: [{recipient: found.address, text: behind(rest, remoteReply) ?? rest}];
 };
 
 const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
@@ -278,15 +278,15 @@ export const readDomino: Detector = ({ownText}) => {
 function reasonsFirst(text: string): Finding[] {
 	const findings: Finding[] = [];
 	let reason = '';
-	let isOver = false;
+	let isReasonOver = false;
 	for (const line of text.split('\n')) {
 		const found = findAddresses(line.slice(0, 400))[0];
 		if (found === undefined || line.slice(0, found.start).trim().length > 1) {
-			reason = isOver && line.trim() !== '' ? line : `${reason}\n${line}`;
-			isOver &&= line.trim() === '';
+			reason = isReasonOver && line.trim() !== '' ? line : `${reason}\n${line}`;
+			isReasonOver &&= line.trim() === '';
 		} else {
 			findings.push({recipient: found.address, text: reason.trim()});
-			isOver = true;
+			isReasonOver = true;
 		}
 	}
 	return findings.slice(0, maxFindings);
@@ -313,17 +313,17 @@ export const readMessagingServer: Detector = ({ownText}) => {
 };
 
 const reason = /This Message was undeliverable due to the following reason:?/i;
-const each = /^[ \t]*Recipient:/m;
+const perRecipient = /^[ \t]*Recipient:/m;
 const bracketed = /^[ \t]*(?:SMTP[ \t]*)?<([^<>\s]{3,320})>[ \t]*$/gm;
-const tail = /^[ \t]*Please reply to/im;
+const closing = /^[ \t]*Please reply to/im;
 
 /** Post.Office and InterMail, which many carriers run: one reason for all recipients listed below it. */
 export const readPostOffice: Detector = ({ownText}) => {
 	const body = behind(ownText, reason) ?? '';
-	if (each.test(body)) {
+	if (perRecipient.test(body)) {
 		return [];
 	}
-	const text = body.slice(0, tail.exec(body)?.index);
+	const text = body.slice(0, closing.exec(body)?.index);
 	return [...text.matchAll(bracketed)]
 		.slice(0, maxFindings)
 		.flatMap(([, found]) => findAddresses(found as string).slice(0, 1))

@@ -19,7 +19,7 @@ import {
 	readZoho,
 } from './mailers.ts';
 
-/** Returns what a message's text says about recipients, or nothing if it is not a bounce. */
+/** Returns what a message's text says about recipients. Empty if it is not a bounce. */
 export function findFindings(bounce: BounceText): Finding[] {
 	for (const detect of [readFml, ...(mayBeBounce(bounce) ? [...detectors, readGeneric] : [])]) {
 		const findings = detect(bounce);
@@ -62,24 +62,22 @@ const sentences: readonly RegExp[] = [
 /** Mail systems that name each recipient in a sentence of its own. */
 const readSentences: Detector = ({ownText}) => {
 	for (const sentence of sentences) {
-		const found = findRecipients(ownText, sentence);
-		if (found.length > 0) {
-			return found;
+		const findings = findRecipients(ownText, sentence);
+		if (findings.length > 0) {
+			return findings;
 		}
 	}
 	return [];
 };
 
-function findRecipients(said: string, sentence: RegExp): Finding[] {
-	const places = [...said.matchAll(sentence)]
-		.slice(0, maxFindings)
-		.map(match => ({start: match.index, at: match.index + match[0].length}));
+function findRecipients(ownText: string, sentence: RegExp): Finding[] {
+	const matches = [...ownText.matchAll(sentence)].slice(0, maxFindings);
 	const findings: Finding[] = [];
-	for (const [i, {start, at}] of places.entries()) {
-		const address = findAddresses(said.slice(at, at + 330))[0];
-		const text = places.length === 1 ? said : said.slice(start, places[i + 1]?.start);
-		if (address !== undefined && !findings.some(({recipient}) => recipient === address.address)) {
-			findings.push({recipient: address.address, text});
+	for (const [i, {index, 0: words}] of matches.entries()) {
+		const address = findAddresses(ownText.slice(index + words.length, index + words.length + 330))[0]?.address;
+		const text = matches.length === 1 ? ownText : ownText.slice(index, matches[i + 1]?.index);
+		if (address !== undefined && !findings.some(({recipient}) => recipient === address)) {
+			findings.push({recipient: address, text});
 		}
 	}
 	return findings;
@@ -119,7 +117,7 @@ const readAnnounced: Detector = ({ownText, senders}): Finding[] => {
 	return [];
 };
 
-const failing = new RegExp(
+const failurePhrase = new RegExp(
 	[
 		'(?:could not|couldn.t|cannot|can.t|can not|was not|wasn.t|were not|not be|unable to|(?:not|n.t) able to|failed to|fail(?:ed|ure) (?:in|of)|impossible to|did not) (?:be )?(?:deliver|reach|sen[dt]|accept|process|transmit|forward|complete)',
 		'undeliver(?:able|ed)|non-?deliver|delivery (?:has |to )?.{0,60}(?:fail|error|problem)|delivery (?:errors?|problems?|failure)|returned (?:to|mail|undelivered)|error (?:occurred|delivering|while)|(?:had|have|has) (?:permanent|fatal|delivery)',
@@ -135,31 +133,35 @@ const failing = new RegExp(
 	].join('|'),
 	'iu',
 );
-// Found in texts of any language.
-const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
-const alone = /^\W*(?:mail.?delivery[\w ]{0,20}|mailer.?daemon(?:@[\w.-]+)?)\W*(?:<|$)/i;
-const bystander =
+// It occurs in texts of any language.
+const permanentReply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
+const daemonNameOnly = /^\W*(?:mail.?delivery[\w ]{0,20}|mailer.?daemon(?:@[\w.-]+)?)\W*(?:<|$)/i;
+const helpDesk =
 	/^(?:mailer-?daemon|post_?master|abuse|support|help(?:desk)?|hostmaster|webmaster|admin(?:istrator)?|no-?reply|info|security|noc)@/i;
-const notTheirs =
+const introducesOther =
 	/(?:MAIL FROM|envelope-from|from|sender|return-path|reply-to|contact|e-?mail us at|write to|message-id)[:\s]{0,3}[<"'(]{0,2}$/i;
 
 /**
- * Bounces of unknown mail systems. The header must be a daemon's. Besides, the text must describe a failure, or sender
- * and subject must both be a daemon's and the message must return another one.
+ * Bounces of unknown mail systems. The header must be a daemon's. In addition, the text must describe a failure, or the
+ * message must return another one while both its sender and its subject are a daemon's.
  */
 const readGeneric: Detector = bounce => {
 	const {ownText, senders} = bounce;
-	if (ownText.trim() === '' || !isDaemons(bounce) || !(hasReturnedMessage(bounce) || describesFailure(ownText))) {
+	if (ownText.trim() === '' || !isFromDaemon(bounce)) {
+		return [];
+	}
+	const {hasDaemonSender, hasBounceSubject, returnsMessage} = daemonSigns(bounce);
+	if (!(hasDaemonSender && hasBounceSubject && returnsMessage) && !failurePhrase.test(ownText.replace(/\s+/g, ' '))) {
 		return [];
 	}
 	const listed = readListed(ownText, {except: senders});
-	const candidates = listed.filter(({recipient}) => recipient !== null && !bystander.test(recipient));
+	const candidates = listed.filter(({recipient}) => recipient !== null && !helpDesk.test(recipient));
 	return candidates.length > 0 ? candidates : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
 
 const maxLetterLength = 500;
 // A server's notices to its own users about their mailboxes.
-const toOwner =
+const noticeToOwner =
 	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|quota warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
 
 /**
@@ -167,23 +169,23 @@ const toOwner =
  * recognize counts. From any other machine, only a full mailbox counts, because it suppresses no address.
  */
 export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
-	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
-	const said = bounce.ownText.trim() || bounce.field('subject').trim();
-	const isDaemon = isDaemons(bounce);
-	const isMachine = from ? trace || bounce.field('return-path') === '' : machine && nullPath;
+	const {hasDaemonSender, hasMachineName, hasNullPath, isAutomated, isReplyOrList} = daemonSigns(bounce);
+	const text = bounce.ownText.trim() || bounce.field('subject').trim();
+	const isDaemon = isFromDaemon(bounce);
+	const isMachine = hasDaemonSender ? isAutomated || !bounce.field('return-path') : hasMachineName && hasNullPath;
 	if (
 		!(isDaemon || isMachine) ||
-		other ||
+		isReplyOrList ||
 		!mayBeBounce(bounce) ||
-		said === '' ||
-		said.length > maxLetterLength ||
-		toOwner.test(said)
+		text === '' ||
+		text.length > maxLetterLength ||
+		noticeToOwner.test(text)
 	) {
 		return [];
 	}
-	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text: said};
+	const evidence = {phase: null, code: null, enhanced: null, status: null, host: null, text};
 	const {category} = classify(evidence);
-	const findings = readSentence({...bounce, ownText: said});
+	const findings = readSentence({...bounce, ownText: text});
 	const [{recipient} = {recipient: null}] = findings;
 	return (category === 'mailbox_full' && recipient !== null) || (isDaemon && category !== 'undetermined')
 		? findings
@@ -191,33 +193,26 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 }
 
 /** Requires at least two signs of a daemon. */
-function isDaemons(bounce: BounceText): boolean {
-	const {daemon, from, subject, anonymous: nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
-	const isReply = reply.test(bounce.ownText);
+function isFromDaemon(bounce: BounceText): boolean {
+	const signs = daemonSigns(bounce);
+	const {hasDaemonSender, hasBounceSubject, hasNullPath, isAutomated, returnsMessage} = signs;
+	const hasReply = permanentReply.test(bounce.ownText);
+	const isNameOnly = daemonNameOnly.test(bounce.field('from'));
 	return (
-		nobody ||
-		(daemon && (subject || trace || returned || alone.test(bounce.field('from')))) ||
-		(from && (subject || returned || (nullPath && isReply))) ||
-		(subject && (returned || (trace && isReply) || (nullPath && !replies)))
+		signs.isAnonymous ||
+		(signs.hasDaemonName && (hasBounceSubject || isAutomated || returnsMessage || isNameOnly)) ||
+		(hasDaemonSender && (hasBounceSubject || returnsMessage || (hasNullPath && hasReply))) ||
+		(hasBounceSubject && (returnsMessage || (isAutomated && hasReply) || (hasNullPath && !signs.isAutoReplied)))
 	);
-}
-
-function describesFailure(said: string): boolean {
-	return failing.test(said.replace(/\s+/g, ' '));
-}
-
-function hasReturnedMessage(bounce: BounceText): boolean {
-	const {from, subject, returned} = daemonSigns(bounce);
-	return from && subject && returned;
 }
 
 /** Returns the first address within sentences that is neither the sender's nor a help desk's. */
 function readSentence({ownText, senders}: BounceText): Finding[] {
 	const candidates = findAddresses(ownText).filter(
 		({address, start}) =>
-			!bystander.test(address) &&
+			!helpDesk.test(address) &&
 			!senders.some(sender => isSameAddress(sender, address)) &&
-			!notTheirs.test(ownText.slice(Math.max(0, start - 40), start)),
+			!introducesOther.test(ownText.slice(Math.max(0, start - 40), start)),
 	);
 	return [{recipient: candidates[0]?.address ?? null, text: ownText}];
 }
@@ -240,9 +235,9 @@ const detectors: readonly Detector[] = [
 	readSentences,
 ];
 
-const daemon =
+const daemonSender =
 	/mailer.?daemon|mail.?daemon|post_?master|post_?office|mail (?:delivery|deliver|administrator|system)\s*[<("]|mail.?delivery|delivery (?:sub)?system|(?:system|mail|server|email) administrator|anti.?virus|returned.?mail|bounces?\b|mdaemon|undeliver|nondeliver|(?:^|\W)(?:postmast|maildaemon|mdaemon|symail|mailsystem|mailserver|mailgw|imss|interscan|administrator|sysadmin)@/i;
-const subject = new RegExp(
+const bounceSubject = new RegExp(
 	[
 		'undeliver(?:able|ed)|non.?deliver|not deliver|(?:delivery|deliver) (?:has )?(?:failed|failure|error|problem|report|notification)',
 		'delivery status|delivery (?:incomplete|delayed)|status notif|failure noti|fail(?:ed|ure)[: ].{0,20}(?:mail|delivery|message)',
@@ -258,64 +253,65 @@ const subject = new RegExp(
 	].join('|'),
 	'iu',
 );
-const answering = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
+const replyPrefix = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
 // Names that no person writes under.
-const office = /(?:^|[<\s"])(?:post_?master|mdaemon)@/i;
+const postmasterName = /(?:^|[<\s"])(?:post_?master|mdaemon)@/i;
 // Sendmail inserts its own name if the return path is empty.
-const noPath = /^<\s*>$|^<?mailer-daemon(?:[@>]|$)/i;
-const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mailinglist'];
+const nullReturnPath = /^<\s*>$|^<?mailer-daemon(?:[@>]|$)/i;
+const listFields = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mailinglist'];
 
-const personal =
+const personalPhrase =
 	/^\s*(?:hi|hello|hey|dear|hallo|guten tag|liebe|bonjour|hola|ciao)\b(?!\. (?:this|the mta)|!?\s{1,4}this is)|\bI (?:got|get|received|keep|tried|sent)\b|\b(?:thanks|cheers|regards)\b|\?(?:\s|$)/i;
 
 const machineName =
 	/(?:^|[<\s.-])(?:no-?reply|do-?not-?reply|admin|root|e?mail|smtp|mta|server|system|gateway|anti|scan|alert|notif|delivery|robot|auto)/i;
 // What daemons send to their postmaster about other people's mail, such as daily summaries.
-const notice =
+const digestSubject =
 	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
 /** Returns the signs of a daemon, and those of a person or a list. */
 export function daemonSigns({field, returned}: BounceText) {
-	const hasNullPath = noPath.test(field('return-path'));
-	const isAnswer = answering.test(field('subject'));
-	const isOffice = office.test(field('from')) && subject.test(field('subject'));
+	const hasNullPath = nullReturnPath.test(field('return-path'));
+	const hasBounceSubject = bounceSubject.test(field('subject'));
+	const isPostmaster = postmasterName.test(field('from')) && hasBounceSubject;
 	return {
-		from: daemon.test(field('from')) || daemon.test(field('sender')),
+		hasDaemonSender: daemonSender.test(field('from')) || daemonSender.test(field('sender')),
 		/** The name is one that only daemons have. */
-		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
+		hasDaemonName: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
 		/** The name is a machine's, though not one that only daemons have. */
-		machine: machineName.test(field('from')),
-		subject: subject.test(field('subject')),
+		hasMachineName: machineName.test(field('from')),
+		hasBounceSubject,
 		/** The return path is empty, as RFC 5321 §4.5.5 requires. */
-		nullPath: hasNullPath,
+		hasNullPath,
 		/** The message declares itself a reply. */
-		replies: /^auto-replied/i.test(field('auto-submitted')),
+		isAutoReplied: /^auto-replied/i.test(field('auto-submitted')),
 		/** Both the return path and the author are empty. */
-		anonymous: hasNullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
+		isAnonymous: hasNullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
 		/** Any sign that a machine wrote it. */
-		trace:
+		isAutomated:
 			hasNullPath ||
 			/^auto-/i.test(field('auto-submitted')) ||
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
-		/** It returns a message. */
-		returned: /\S/.test(returned),
-		// Lists forward what arrives at their own address.
-		other: isAnswer || (!isOffice && spread.some(name => field(name) !== '')),
+		returnsMessage: /\S/.test(returned),
+		/** A person replied, or a list forwarded what arrived at its address. */
+		isReplyOrList:
+			replyPrefix.test(field('subject')) || (!isPostmaster && listFields.some(name => field(name) !== '')),
 	};
 }
 
 /** Whether a daemon may have written it. A person's message is not a bounce, even if it quotes one. */
 function mayBeBounce(bounce: BounceText): boolean {
-	const {daemon, from, machine, subject, trace, returned, other} = daemonSigns(bounce);
-	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
+	const signs = daemonSigns(bounce);
+	if ((signs.isReplyOrList && !signs.hasDaemonName) || digestSubject.test(bounce.field('subject'))) {
 		return false;
 	}
-	const isMachine = returned || bounce.field('from') === '' || machine;
-	return from || trace || (subject && isMachine && !personal.test(bounce.ownText.slice(0, 4096)));
+	const isMachine = signs.returnsMessage || bounce.field('from') === '' || signs.hasMachineName;
+	const isPersonal = personalPhrase.test(bounce.ownText.slice(0, 4096));
+	return signs.hasDaemonSender || signs.isAutomated || (signs.hasBounceSubject && isMachine && !isPersonal);
 }
 
-const goesOn = new RegExp(
+const retryPhrase = new RegExp(
 	[
 		'(?:has|have) not yet been (?:delivered|sent)|has been delayed|is delayed|was delayed|being delayed|delivery (?:is )?delayed|message (?:has been )?delayed',
 		'will (?:keep|continue|be|retry) (?:trying|to (?:try|retry|attempt)|retried|re-?attempted|tried again)|(?:keep|continue) (?:re)?trying|attempts? will (?:continue|be repeated)',
@@ -325,23 +321,23 @@ const goesOn = new RegExp(
 	].join('|'),
 	'i',
 );
-const gaveUp =
+const giveUpPhrase =
 	/(?:giv(?:en|ing) up|gave up|permanent (?:error|fail|fatal)|failed permanently|not going to try|no longer|final(?:ly)? fail|retry time(?:out)? exceeded|will not (?:be )?(?:retr|continue|try)|in the queue too long|no further)/i;
-const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en retard|retrasad|遅延/i;
+const delaySubject = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en retard|retrasad|遅延/i;
 
-const arrived =
+const successPhrase =
 	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
 
 /** Returns the action for all recipients of a bounce that is still being retried or was delivered, or else `null`. */
 export function actionInText({field, ownText}: BounceText): ReportAction | null {
 	const text = ownText.slice(0, 8192).replace(/\s+/g, ' ');
-	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
+	if (retryPhrase.test(text) && (delaySubject.test(field('subject')) || !giveUpPhrase.test(text))) {
 		return 'delayed';
 	}
-	return arrived.test(`${field('subject')} ${text}`) && !failed.test(text) ? 'delivered' : null;
+	return successPhrase.test(`${field('subject')} ${text}`) && !failureWord.test(text) ? 'delivered' : null;
 }
 
-const failed = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
+const failureWord = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
 
 /** Returns `delivered` if the reply in the text accepts the message for this recipient. */
 export function arrival({code}: Evidence): ReportAction | null {
