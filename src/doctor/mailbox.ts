@@ -90,7 +90,7 @@ async function probeImap(
 
 async function probeMaildir(folder: string): Promise<string> {
 	if (!(await isMaildir(folder))) {
-		throw new Error('it has no folders new and cur');
+		throw new Error('it does not contain the folders new and cur');
 	}
 	// Reading a message moves it from `new` to `cur`.
 	for (const part of ['new', 'cur']) {

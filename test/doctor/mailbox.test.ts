@@ -14,7 +14,7 @@ test('accepts a usable Maildir and refuses a folder that is not one', async t =>
 	const check = mailboxCheck({kind: 'maildir', path: folder}, options);
 	const [missing] = await check.run();
 	t.is(missing?.status, 'fail');
-	t.is(missing?.detail, `${folder} is not a Maildir: it has no folders new and cur`);
+	t.is(missing?.detail, `${folder} is not a Maildir: it does not contain the folders new and cur`);
 	for (const part of ['new', 'cur', 'tmp']) {
 		await mkdir(path.join(folder, part));
 	}
