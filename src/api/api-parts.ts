@@ -10,7 +10,7 @@ import type {ReviewDmarc} from '../resources/domains/dmarc.ts';
 import type {SendingNames} from '../resources/domains/domain-records.ts';
 import type {SigningKeys} from '../resources/domains/signing-keys.ts';
 import type {AddressGuard} from '../resources/webhooks/address-guard.ts';
-import type {PostEnd} from '../resources/webhooks/post.ts';
+import type {PostResult} from '../resources/webhooks/post.ts';
 import type {Endpoint} from '../resources/webhooks/store.ts';
 import type {Accept} from '../send/send.ts';
 import type {Writer} from '../store/engine/writer.ts';
@@ -87,7 +87,7 @@ export type ApiParts = {
 		/** Reports that deliveries to these endpoints were committed and are due. */
 		readonly reportDue: (endpointIds: readonly string[]) => void;
 		/** Posts an example event now and stores nothing. */
-		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
+		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostResult, 'status' | 'error' | 'ms'>>;
 	};
 	/** Sends a test of an alert now. Returns `null` if it was sent, otherwise the reason for the failure. */
 	readonly testAlert: (alert: Alert) => Promise<string | null>;

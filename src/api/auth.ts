@@ -9,7 +9,7 @@ import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../resources/keys/store.ts';
 import {createRowCache} from '../store/changes.ts';
 import type {Caller} from './caller.ts';
-import {type Bucket, type FailureLimit, type RateLimits, showAllowance} from './rate-limit.ts';
+import {type Bucket, type FailureLimit, type RateLimits, setRateLimitHeaders} from './rate-limit.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
@@ -74,7 +74,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 					recordUse(key);
 					const caller = toCaller(key);
 					request.caller = caller;
-					showAllowance(reply, limits.read(caller, bucket));
+					setRateLimitHeaders(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
 				const key = lookUp(parseBearer(request));

@@ -24,7 +24,7 @@ const defaultLimits = {seats: 4, waiting: 256, waitMs: 20_000};
 const retryMs = 2000;
 
 /** Seats for large responses: a fixed number for each owner, and a bounded queue of requests that wait for one. */
-export class AnswerSeats {
+export class ResponseSeats {
 	readonly #limits: typeof defaultLimits;
 	readonly #seats: Seats;
 	/** Each entry takes a seat for its request if one is free. */
@@ -96,7 +96,7 @@ function tooMany(): ApiError {
  * received them, because a response stays in memory until then. The owner is the workspace or, without a key, the
  * client's network.
  */
-export function createAnswerBounds(seats = new AnswerSeats()) {
+export function createAnswerBounds(seats = new ResponseSeats()) {
 	return {
 		/** A `preHandler` hook. Most requests pass at once, without a promise. */
 		enter(request: FastifyRequest, {raw}: FastifyReply, done: (error?: Error) => void): void {

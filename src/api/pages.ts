@@ -22,7 +22,7 @@ export type PagesOptions = {
 	/** Refuses clients that may not read it. */
 	readonly guard: onRequestHookHandler;
 	/** The server whose routes are described; this one by default. */
-	readonly of?: FastifyInstance;
+	readonly describedServer?: FastifyInstance;
 };
 
 /**
@@ -45,9 +45,9 @@ export function describeApi(api: FastifyInstance, version: string): void {
 }
 
 /** Serves the API description at /openapi.json and its pages at /docs. */
-export function servePages(api: FastifyInstance, {guard, of = api}: PagesOptions): void {
+export function servePages(api: FastifyInstance, {guard, describedServer = api}: PagesOptions): void {
 	async function serve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-		const pages = await of.pages();
+		const pages = await describedServer.pages();
 		const {statusCode, headers, rawPayload} = await pages.inject({url: request.url, headers: request.headers});
 		if (statusCode === 404) {
 			throw apiError('not_found');

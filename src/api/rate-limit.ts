@@ -177,7 +177,7 @@ function endOfWindow({windowMs}: RateLimit, now: number): number {
 }
 
 /** Sets the three headers of every response to a valid key (docs/reference/interface.md, Rate limiting). */
-export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Allowance): void {
+export function setRateLimitHeaders(reply: FastifyReply, {limit, remaining, reset}: Allowance): void {
 	reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset);
 }
 

@@ -14,7 +14,7 @@ import type {Accepted, Refused, Send} from '../send/draft.ts';
 import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
 import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
-import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
+import {type Allowance, type RateLimits, setRateLimitHeaders} from './rate-limit.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
@@ -208,7 +208,7 @@ export function limitSends(limits: RateLimits, clock: Clock) {
 		const granted = limits.take(caller, 'send', 1);
 		const finish = (n: number) => {
 			const allowance = limits.read(caller, 'send');
-			showAllowance(reply, allowance);
+			setRateLimitHeaders(reply, allowance);
 			done(n === 1 ? undefined : rateLimited(allowance, clock.now()));
 		};
 		if (typeof granted === 'number') {

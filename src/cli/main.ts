@@ -3,7 +3,7 @@ import {isatty} from 'node:tty';
 import {type Command, CommanderError} from 'commander';
 import {mailctl} from './commands.ts';
 import {exitCodes, type Report, report} from './fault.ts';
-import {harmless} from './terminal-text.ts';
+import {escapeControls} from './terminal-text.ts';
 
 /** Runs one command and sets the exit code of the process. Resolves when the command is done. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -21,7 +21,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 			return; // --help and --version.
 		}
 		const {lines, exitCode} = error instanceof CommanderError ? usageReport(error, program, argv) : report(error);
-		process.stderr.write(harmless(lines.map(line => `${line}\n`).join('')));
+		process.stderr.write(escapeControls(lines.map(line => `${line}\n`).join('')));
 		process.exitCode = exitCode;
 	}
 }

@@ -66,12 +66,12 @@ export function count(option: string, min: number, max: number): (text: string) 
 }
 
 /** Makes an option accept `none` too. */
-export function unless<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
+export function acceptNone<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none ? none : parse(text));
 }
 
 /** Like `unless`, for values whose default comes from the settings: `default` clears them too. */
-export function unlessDefault<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
+export function acceptNoneOrDefault<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none || text === 'default' ? none : parse(text));
 }
 

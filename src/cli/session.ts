@@ -234,7 +234,7 @@ export class Session {
 	/** Returns the workspace of `--workspace`, or `undefined` for all workspaces. */
 	async chosenWorkspace(): Promise<Workspace | undefined> {
 		const {workspace} = this.#globals;
-		return workspace === undefined ? undefined : await namedWorkspace(await this.reader(), workspace);
+		return workspace === undefined ? undefined : await resolveWorkspace(await this.reader(), workspace);
 	}
 
 	/**
@@ -280,7 +280,7 @@ export class Session {
 	}
 
 	/** Prints one row of a noun, with additional lines. */
-	one<Row>(
+	printRow<Row>(
 		noun: Noun<Row>,
 		row: Row,
 		{json, lines = []}: {readonly json?: object; readonly lines?: readonly string[]} = {},
@@ -339,7 +339,7 @@ export function pacedWriter(writer: Writer, {monotonic}: Pick<Clock, 'monotonic'
 }
 
 /** Finds a workspace by id, unique prefix or name. Throws a data error (65). */
-export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
+export async function resolveWorkspace(reader: Knex, name: string): Promise<Workspace> {
 	const exact = isId('ws', name) ? await findWorkspace(reader, name) : undefined;
 	// Ids come first: the admin of a workspace chooses its name, which must not shadow the id of another one.
 	const byPrefix =

@@ -16,7 +16,7 @@ export function printable(text: string): string {
 const controls = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
 
 /** Escapes every control character that a terminal would interpret, in lines to print. */
-export function harmless(lines: string): string {
+export function escapeControls(lines: string): string {
 	return lines.replace(controls, escaped);
 }
 
@@ -81,7 +81,7 @@ export function shortTime(stored: string | null): string {
 }
 
 /** Formats when a recipient is attempted next, or from when it was due if something else delays it. */
-export function nextTry(stored: string, now: number): string {
+export function formatNextAttempt(stored: string, now: number): string {
 	return `${Date.parse(stored) > now ? 'next attempt' : 'due since'} ${shortTime(stored)} UTC`;
 }
 

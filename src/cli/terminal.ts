@@ -1,7 +1,7 @@
 import type {Environment} from '../config/settings.ts';
 import type {Clock} from '../kit/clock.ts';
 import {writeExact} from '../kit/exact-json.ts';
-import {cut, duration, grouped, harmless} from './terminal-text.ts';
+import {cut, duration, escapeControls, grouped} from './terminal-text.ts';
 
 export type Tone = 'good' | 'doubtful' | 'bad';
 
@@ -48,7 +48,7 @@ export class Terminal {
 	}
 
 	readonly print = (lines: readonly string[]): void =>
-		void this.#stdout.write(harmless(lines.map(line => `${line}\n`).join('')));
+		void this.#stdout.write(escapeControls(lines.map(line => `${line}\n`).join('')));
 
 	readonly printJson = (value: unknown): void =>
 		void this.#stdout.write(`${toJson(value, this.#stdout.isTTY ? 2 : undefined)}\n`);
@@ -68,13 +68,15 @@ export class Terminal {
 			});
 		});
 
-	readonly warn = (line: string): void => void this.#stderr.write(harmless(`${line}\n`));
+	readonly warn = (line: string): void => void this.#stderr.write(escapeControls(`${line}\n`));
 
 	/** Replaces the status line on standard error, if that is a terminal; `null` removes it. */
 	readonly status = (line: string | null): void => {
 		if (this.#stderr.isTTY === true) {
 			// Cut to the width, because a line that wraps could not be replaced.
-			this.#stderr.write(`\r\x1b[K${line === null ? '' : cut(harmless(line), columnsOf(this.#stderr) - 1)}`);
+			this.#stderr.write(
+				`\r\x1b[K${line === null ? '' : cut(escapeControls(line), columnsOf(this.#stderr) - 1)}`,
+			);
 		}
 	};
 

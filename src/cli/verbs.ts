@@ -95,7 +95,7 @@ function addVerb<Input extends TSchema, Result, Found extends {readonly id: stri
 		}
 		const input = complete ? await complete(session, entered) : entered;
 		const result = await target.perform(session, input);
-		await (typeof shows === 'function' ? shows(session, result, input) : session.one(shows, result));
+		await (typeof shows === 'function' ? shows(session, result, input) : session.printRow(shows, result));
 	});
 }
 

@@ -2,7 +2,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {harmless} from './terminal-text.ts';
+import {escapeControls} from './terminal-text.ts';
 
 const refreshMs = 2000;
 
@@ -25,7 +25,9 @@ export async function watch({terminal, json}: Session, draw: () => Promise<reado
 	try {
 		while (!controller.signal.aborted) {
 			const lines = (await draw()).slice(0, terminal.height - 1);
-			await terminal.writeText(`\x1b[H${harmless(lines.join('\n')).replaceAll('\n', '\x1b[K\n')}\x1b[K\n\x1b[J`);
+			await terminal.writeText(
+				`\x1b[H${escapeControls(lines.join('\n')).replaceAll('\n', '\x1b[K\n')}\x1b[K\n\x1b[J`,
+			);
 			await wait(refreshMs, undefined, {signal: controller.signal}).catch(() => undefined);
 		}
 	} finally {

@@ -15,7 +15,7 @@ import {AlertWatch} from '../resources/alerts/watch.ts';
 import type {Context} from './context.ts';
 import {createPosting} from './threads/posting.ts';
 import {ClockWatch} from './upkeep.ts';
-import {postingOf} from './webhook-posting.ts';
+import {toPosting} from './webhook-posting.ts';
 
 type SendingParts = Pick<Context, 'settings' | 'version' | 'vault' | 'clock'> & {readonly reader: Knex};
 
@@ -28,7 +28,7 @@ async function send({settings, version, vault, clock, reader}: SendingParts, ale
 		return refusal;
 	}
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
-	const createPoster = () => createPosting(postingOf(settings, version), clock);
+	const createPoster = () => createPosting(toPosting(settings, version), clock);
 	return await sendAlert({settings, clock, vault, resolver, createPoster}, alert, message);
 }
 

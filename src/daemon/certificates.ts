@@ -43,8 +43,8 @@ import {
 	renewalId,
 } from '../resources/certificates/x509.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {WantedNames} from './certificate-names.ts';
 import {type Context, toActing} from './context.ts';
-import {WantedNames} from './wanted-names.ts';
 
 const minuteMs = 60_000;
 const checkMs = 15_000;

@@ -26,7 +26,7 @@ import type {MasterKeys} from '../store/sealed.ts';
 import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
-import {RecipientMails} from './recipient-mails.ts';
+import {RecipientMessages} from './recipient-messages.ts';
 import {postExample} from './webhook-posting.ts';
 
 export const dnsTimeoutMs = 5000;
@@ -61,7 +61,7 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		erase: (person: Person, operator: Operator) => eraser.erase(person, operator),
 		feed,
 		domains: createDomainParts(context),
-		messageContent: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
+		messageContent: new RecipientMessages({settings, store, vault, secrets: keys, clock, publicUrl}),
 		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
 			const expiresAt = clock.now() + settings.tokenLifetime;
 			const now = storeTime(clock.now());

@@ -96,7 +96,7 @@ export class Http {
 		this.#admin =
 			this.#api !== null && ownAdminListen(settings) !== null
 				? createServer(context, {
-						pages: {guard: operator.onAdmin, of: this.#api},
+						pages: {guard: operator.onAdmin, describedServer: this.#api},
 						routes: [operator.health, operator.scrape, ...operator.dashboard],
 					})
 				: null;

@@ -7,8 +7,8 @@ import {linkBase} from '../config/derive.ts';
 import type {BounceMailbox} from '../config/parsers.ts';
 import {extraCa} from '../config/settings.ts';
 import {type Accepted, type AcceptInbound, acceptInbound} from '../inbound/accept-inbound.ts';
-import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
-import {type Asking, askDns} from '../inbound/dns-answers.ts';
+import {batchLookups, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
+import {askDns, type DnsLookups} from '../inbound/dns-answers.ts';
 import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
@@ -169,7 +169,7 @@ export class Inbound {
 			: {kind: 'mail', raw, envelope: this.#findEnvelope(inbound), answers};
 	}
 
-	#queryDns(raw: Buffer, inbound: StoredInbound): Asking {
+	#queryDns(raw: Buffer, inbound: StoredInbound): DnsLookups {
 		// A copy, so that the message itself does not stay in memory during DNS queries.
 		const head = Buffer.from(raw.subarray(0, headBytes));
 		const envelope = this.#findEnvelope(inbound);
@@ -204,8 +204,8 @@ export class Inbound {
 			domains: this.#domains,
 			returnPathDomain,
 			feedbackAddress,
-			inboxOf: askTogether(addresses => findInboxes(store.reader, addresses)),
-			addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
+			inboxOf: batchLookups(addresses => findInboxes(store.reader, addresses)),
+			addressOf: batchLookups(ids => findRecipientAddresses(store.reader, ids)),
 			tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 			clock,
 		};

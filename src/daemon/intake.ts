@@ -5,7 +5,7 @@ import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import type {LiveSettings} from '../config/settings.ts';
 import {readTls} from '../net/smtp-listener.ts';
 import {findKey, noteKeyUse} from '../resources/keys/store.ts';
-import {findSubmissionTemplate, makeSubmissionTemplate} from '../resources/templates/versions.ts';
+import {ensureSubmissionTemplate, findSubmissionTemplate} from '../resources/templates/versions.ts';
 import {type AcceptOptions, createAccept, createCatalog} from '../send/send.ts';
 import type {SubmissionListener, SubmissionObserver} from '../send/submission/submission-listener.ts';
 import {Submission} from '../send/submission/submit.ts';
@@ -75,7 +75,7 @@ export function createSubmission(
 
 	async function findTemplate(workspaceId: string): Promise<string> {
 		const templateId = await findSubmissionTemplate(store.reader, workspaceId);
-		return templateId ?? (await store.writer.transaction(trx => makeSubmissionTemplate(trx, tools, workspaceId)));
+		return templateId ?? (await store.writer.transaction(trx => ensureSubmissionTemplate(trx, tools, workspaceId)));
 	}
 
 	return {

@@ -3,7 +3,7 @@ import process from 'node:process';
 import {isatty} from 'node:tty';
 import pino, {type DestinationStream, type Logger} from 'pino';
 import {systemCode} from '../kit/system-error.ts';
-import {prettyLine} from './lines.ts';
+import {prettyLine} from './pretty-line.ts';
 
 type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 

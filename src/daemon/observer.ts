@@ -19,7 +19,7 @@ import type {SiteChange} from '../queue/pace/site-state.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import type {Site} from '../queue/site.ts';
 import type {DomainCheck} from '../resources/domains/verify-domain.ts';
-import type {Attempted} from '../resources/webhooks/turn.ts';
+import type {FinishedAttempt} from '../resources/webhooks/turn.ts';
 import type {SubmissionRefusal, SubmittedMail} from '../send/submission/submission-listener.ts';
 import type {Metrics} from './metrics.ts';
 
@@ -226,7 +226,7 @@ function observeWebhooks({metrics, logger}: ObserverParts, mayLogProblem: Thrott
 	const endpointLog = createEndpointLog(logger);
 	return {
 		/** An attempt to post an event ended. Only the host of the URL is logged: its path may contain a secret. */
-		posted({delivery, end, after}: Attempted): void {
+		posted({delivery, end, after}: FinishedAttempt): void {
 			if (end === null) {
 				return;
 			}
@@ -375,7 +375,11 @@ function createEndpointLog(logger: Logger) {
 	const disabled = new LRUCache<string, true>({max: maxRemembered});
 	return {
 		attempted(
-			{endpoint, error, after}: Pick<Attempted, 'after'> & Readonly<{endpoint: string; error: string | null}>,
+			{
+				endpoint,
+				error,
+				after,
+			}: Pick<FinishedAttempt, 'after'> & Readonly<{endpoint: string; error: string | null}>,
 			about: object,
 		): void {
 			if (after.disables !== undefined) {

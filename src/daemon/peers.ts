@@ -234,14 +234,14 @@ const unlisted = '*';
 
 /** Notifies other nodes of queues with waiting mail. Queues added meanwhile are sent in the next notice. */
 export class ArrivalNotices {
-	readonly #store: Pick<Store, 'tell'>;
+	readonly #store: Pick<Store, 'notifyNodes'>;
 	/** This node's id: it ignores its own notices. */
 	readonly #boot: string;
 	readonly #observer: Pick<Observer, 'storeFailed'>;
 	#waiting = new Map<string, readonly string[]>();
 	#isSending = false;
 
-	constructor(store: Pick<Store, 'tell'>, boot: string, observer: Pick<Observer, 'storeFailed'>) {
+	constructor(store: Pick<Store, 'notifyNodes'>, boot: string, observer: Pick<Observer, 'storeFailed'>) {
 		this.#store = store;
 		this.#boot = boot;
 		this.#observer = observer;
@@ -269,7 +269,7 @@ export class ArrivalNotices {
 				const queues = JSON.stringify([...this.#waiting.values()]);
 				this.#waiting = new Map();
 				const isShortEnough = Buffer.byteLength(queues) < maxNoticeLength - this.#boot.length;
-				await this.#store.tell(`${this.#boot} ${isShortEnough ? queues : unlisted}`);
+				await this.#store.notifyNodes(`${this.#boot} ${isShortEnough ? queues : unlisted}`);
 			}
 		} finally {
 			this.#isSending = false;

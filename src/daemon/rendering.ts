@@ -12,7 +12,7 @@ import {listVariants} from '../resources/templates/store.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Context} from './context.ts';
-import {Signing, toFeedback} from './recipient-mails.ts';
+import {Signing, toFeedback} from './recipient-messages.ts';
 import type {RendererData} from './threads/renderer.ts';
 
 const renderLimitMs = 2000;

@@ -18,7 +18,7 @@ import {ownAddresses} from '../queue/router.ts';
 import {SmtpWorkers} from '../queue/smtp-workers.ts';
 import {readProviders} from '../resources/smarthosts/store.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import {readAsked} from '../store/recipients.ts';
+import {readContactedServers} from '../store/recipients.ts';
 import {readEarlier} from '../store/reputation.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';
@@ -49,7 +49,9 @@ export class SmtpDelivery implements MessageDelivery {
 		precedence: Precedence | null,
 	): Promise<AttemptResult> {
 		const {live, clock} = this.#context;
-		const previousAttempts = recipient.attempts > 0 && {asked: await this.#readPreviousAttempts(recipient)};
+		const previousAttempts = recipient.attempts > 0 && {
+			previousAttempts: await this.#readPreviousAttempts(recipient),
+		};
 		const result = await this.#workers.deliver(site, connections, {
 			recipientId: recipient.id,
 			workspaceId: recipient.workspace_id,
@@ -124,7 +126,7 @@ export class SmtpDelivery implements MessageDelivery {
 	async #readPreviousAttempts({id}: Claimed): Promise<PreviousAttempt[]> {
 		const {store, observer} = this.#context;
 		try {
-			return await readAsked(store.reader, id);
+			return await readContactedServers(store.reader, id);
 		} catch (error) {
 			observer.storeFailed(error); // The message is ready, so it goes to the mail servers in their usual order.
 			return [];

@@ -4,7 +4,7 @@ import {stepsOf, takeSteps} from '../kit/steps.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import {keptCaps} from '../mail/report.ts';
+import {retentionCaps} from '../mail/report.ts';
 import {aggregateDays, unprovenDays} from '../outcome/aggregates.ts';
 import type {Eraser} from '../outcome/erase.ts';
 import {firstKeptHour} from '../outcome/reputation-findings.ts';
@@ -18,9 +18,9 @@ import {purgeReceived} from '../resources/received/store.ts';
 import {purgePauses} from '../resources/topics/store.ts';
 import {sessionLimits} from '../resources/users/sessions.ts';
 import {purgeLinks, purgeUserSessions} from '../resources/users/store.ts';
-import {deleteDeliveries, deleteEndpoint, findAbandoned, findAboutNone} from '../resources/webhooks/store.ts';
+import {deleteDeliveries, deleteEndpoint, findAbandoned, findWithoutMessage} from '../resources/webhooks/store.ts';
 import {createRemoval, type RemovalOptions} from '../resources/workspaces/delete-workspace.ts';
-import {findShortKept} from '../resources/workspaces/store.ts';
+import {findRetentionOverrides} from '../resources/workspaces/store.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
 import {findErasureBefore} from '../store/erasures.ts';
@@ -194,7 +194,7 @@ const contentDays = 7;
 
 /** Removes inbound mail that was read: first its content, later the record that it existed. */
 export const inboundTask = ({
-	caps = keptCaps,
+	caps = retentionCaps,
 	rowsPerStep = 200,
 	...options
 }: RowTaskOptions & {readonly caps?: KeptCaps}): SweepTask =>
@@ -335,7 +335,7 @@ export function messageTask({
 				}
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {
-					await deleteDeliveries(trx, await findAboutNone(trx, rowsBefore));
+					await deleteDeliveries(trx, await findWithoutMessage(trx, rowsBefore));
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
 					// Before the commit: if this is interrupted, the rows still name the files.
 					await removeCaptured(removed.recipientIds);
@@ -361,7 +361,7 @@ export function workspaceTask({
 	const emptied = new Map<string, string>();
 
 	async function* steps(): AsyncGenerator<void> {
-		for (const {id: workspaceId, retention_days, content_days} of await findShortKept(store.reader)) {
+		for (const {id: workspaceId, retention_days, content_days} of await findRetentionOverrides(store.reader)) {
 			const batch = (after: string, days: number) => ({
 				workspaceId,
 				after,

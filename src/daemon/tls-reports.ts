@@ -21,7 +21,7 @@ import {
 } from '../resources/domains/reports-store.ts';
 import {findPolicy, type StoredPolicy} from '../resources/domains/tls-store.ts';
 import type {Context} from './context.ts';
-import {Signing} from './recipient-mails.ts';
+import {Signing} from './recipient-messages.ts';
 
 const checkMs = 10 * 60_000;
 /** A day is reported only after this time, because attempts that began before midnight may end after it. */

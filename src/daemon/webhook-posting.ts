@@ -9,7 +9,7 @@ import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
 import {toGuard} from '../resources/webhooks/address-guard.ts';
 import {WebhookDispatcher} from '../resources/webhooks/dispatch.ts';
-import {type PostEnd, PostThread, type Signing, signingAt} from '../resources/webhooks/post.ts';
+import {type PostResult, PostThread, type Signing, signingAt} from '../resources/webhooks/post.ts';
 import {
 	type ClaimedDelivery,
 	deliveryClaims,
@@ -23,7 +23,7 @@ import type {Vault} from '../store/sealed.ts';
 import type {Context} from './context.ts';
 import {watchArrivals} from './peers.ts';
 import type {PosterData} from './threads/poster.ts';
-import {createPosting, type Posting} from './threads/posting.ts';
+import {createPosting, type PostingOptions} from './threads/posting.ts';
 
 /** How often to check for events that another node wrote, in milliseconds. */
 const arrivalsMs = 1000;
@@ -92,7 +92,7 @@ function createThread({settings, version, store, clock, observer}: Context): Pos
 	return new PostThread({
 		spawn: () =>
 			new Worker(entryPoint('daemon/threads/poster'), {
-				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
+				workerData: {...toPosting(settings, version), time: store.clock.memory} satisfies PosterData,
 				resourceLimits: threadLimits.poster,
 			}),
 		clock,
@@ -103,7 +103,7 @@ function createThread({settings, version, store, clock, observer}: Context): Pos
 function createDispatcher(context: Context, thread: PostThread): WebhookDispatcher {
 	const {settings, store, vault, boot, clock, observer, eventWriter} = context;
 
-	async function post(delivery: ClaimedDelivery): Promise<PostEnd | null> {
+	async function post(delivery: ClaimedDelivery): Promise<PostResult | null> {
 		const {id, endpointId, url, body} = delivery;
 		let signing: Signing;
 		try {
@@ -153,7 +153,7 @@ type PostingSettings = Pick<
 >;
 
 /** Returns the options for posting to endpoints, from the settings. */
-export function postingOf(settings: PostingSettings, version: string): Posting {
+export function toPosting(settings: PostingSettings, version: string): PostingOptions {
 	return {
 		ca: webhookCa(settings),
 		...toGuard(settings),
@@ -173,7 +173,7 @@ type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 export async function postExample(
 	{settings, version, vault, clock, newId}: ExampleOptions,
 	endpoint: Endpoint,
-): Promise<PostEnd> {
+): Promise<PostResult> {
 	const {id, workspaceId, url, events, format} = endpoint;
 	const [type = 'delivered'] = events;
 	const now = storeTime(clock.now());
@@ -185,7 +185,7 @@ export async function postExample(
 	const message = {metadata: null, tags: null, templateId: newId('tpl'), subject: 'Example'};
 	const body = webhookBody(event, hasNoMessage ? undefined : message, format ?? 'default');
 	const signing = openSigning(vault, id, signingAt(endpoint, now));
-	const poster = createPosting(postingOf(settings, version), clock);
+	const poster = createPosting(toPosting(settings, version), clock);
 	try {
 		return await poster.post({id: newId('whd'), url, signing, body: Buffer.from(body)});
 	} finally {

@@ -18,7 +18,7 @@ import type {DashboardParts} from './parts.ts';
 import type {Answer, Page, Route, Visit} from './route.ts';
 
 /** The pages about the health of the installation. */
-export const healthPages = (parts: DashboardParts, checks: MadeChecks): readonly Route[] => [
+export const healthPages = (parts: DashboardParts, checks: CheckRunner): readonly Route[] => [
 	...overviewPages(parts),
 	...checksPages(checks),
 ];
@@ -184,7 +184,7 @@ function listing({state, name: list, since, reason, delist}: Blocklisting, now: 
 const checksPath = `${healthPath}/checks`;
 
 /** The checks of `mailctl doctor`, which run when the page is requested. */
-function checksPages(checks: MadeChecks): readonly Route[] {
+function checksPages(checks: CheckRunner): readonly Route[] {
 	async function show(): Promise<Answer> {
 		return healthPage('/checks', html`<div id="checks">${findingTable((await checks.look()).findings)}</div>`);
 	}
@@ -222,17 +222,17 @@ function describeFinding({status, detail, why, fix}: Finding): Html {
 }
 
 /** The findings of the checks, and when they ran, in milliseconds. */
-export type Found = {readonly at: number; readonly findings: readonly Finding[]};
+export type CheckReport = {readonly at: number; readonly findings: readonly Finding[]};
 
 const freshMs = 3_600_000;
 
 /** Runs the checks of `mailctl doctor` in the daemon. They take seconds, and query other servers. */
-export function createMadeChecks({settings, live, version, process, tools}: DashboardParts) {
-	let running: Promise<Found> | null = null;
-	let newest: Found | null = null;
+export function createCheckRunner({settings, live, version, process, tools}: DashboardParts) {
+	let running: Promise<CheckReport> | null = null;
+	let newest: CheckReport | null = null;
 
 	/** Runs them now. Callers that arrive meanwhile get the same findings. */
-	function look(): Promise<Found> {
+	function look(): Promise<CheckReport> {
 		running ??= inspect(
 			{
 				settings: {...settings, ...live()},
@@ -256,7 +256,7 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 	return {
 		look,
 		/** Returns the last findings, or `null` if there are none yet. Runs the checks again if they are old. */
-		last(): Found | null {
+		last(): CheckReport | null {
 			if (newest === null || tools.clock.now() - newest.at > freshMs) {
 				look().catch(() => undefined); // The page of the checks shows the error.
 			}
@@ -265,4 +265,4 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 	};
 }
 
-export type MadeChecks = ReturnType<typeof createMadeChecks>;
+export type CheckRunner = ReturnType<typeof createCheckRunner>;

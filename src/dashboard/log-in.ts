@@ -13,15 +13,15 @@ import {
 	parsePasskey,
 	passkeyForm,
 	passwordField,
+	returnTarget,
 	siteOf,
 	toProblem,
 	unencrypted,
-	wayBack,
 } from './proof.ts';
-import {go, type Knock, type OpenAnswer, type OpenRoute, type Page} from './route.ts';
+import {go, type OpenAnswer, type OpenRoute, type OpenVisit, type Page} from './route.ts';
 import {csrfCookie} from './visitor.ts';
 
-type OpenHandler = (knock: Knock) => Promise<OpenAnswer>;
+type OpenHandler = (knock: OpenVisit) => Promise<OpenAnswer>;
 type FailedLogIn = Exclude<LogIn, {readonly ok: true}>;
 
 const invalidLink = {ok: false, reason: 'wrong'} as const;
@@ -31,7 +31,7 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 	const {sessions, reader, logIn, passkeys} = parts;
 
 	/** Shows the forms to sign in, with the error of the last attempt, if it failed. */
-	async function logInPage(knock: Knock, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
+	async function logInPage(knock: OpenVisit, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
 		const {query, form, request} = knock;
 		const problem = failed ? toProblem(failed, message) : {};
 		const page = {kind: 'page', place: null, title: 'Sign in', ...problem} as const;
@@ -55,8 +55,8 @@ ${singleSignOn(parts, '/login/oidc', query)}
 		return {...page, content};
 	}
 
-	async function startSession({request, query}: Knock, user: User, by: Proof): Promise<OpenAnswer> {
-		return {...go(wayBack(query)), session: await sessions.start(user, {...clientOf(request), by})};
+	async function startSession({request, query}: OpenVisit, user: User, by: Proof): Promise<OpenAnswer> {
+		return {...go(returnTarget(query)), session: await sessions.start(user, {...clientOf(request), by})};
 	}
 
 	/** Requires an encrypted connection, or one from this machine. */
@@ -65,13 +65,13 @@ ${singleSignOn(parts, '/login/oidc', query)}
 		async knock =>
 			unencrypted(knock.request) ?? (await answer(knock));
 
-	const tryPassword = ({form, request}: Knock, email = form.get('email') ?? '') =>
+	const tryPassword = ({form, request}: OpenVisit, email = form.get('email') ?? '') =>
 		logIn.logIn({email, password: form.get('password') ?? '', address: request.ip});
 
-	const tryCode = ({form, request}: Knock) =>
+	const tryCode = ({form, request}: OpenVisit) =>
 		logIn.enterCode({pending: form.get('pending') ?? '', code: form.get('code') ?? '', address: request.ip});
 
-	async function tryPasskey({form, request}: Knock): Promise<LogIn> {
+	async function tryPasskey({form, request}: OpenVisit): Promise<LogIn> {
 		const site = siteOf(request);
 		return site === null
 			? {ok: false, reason: 'wrong'}
@@ -79,7 +79,7 @@ ${singleSignOn(parts, '/login/oidc', query)}
 	}
 
 	/** Signs in the user of a link, and lets them choose how to sign in next time. */
-	async function openLink(knock: Knock): Promise<OpenAnswer> {
+	async function openLink(knock: OpenVisit): Promise<OpenAnswer> {
 		const {params, request} = knock;
 		// A prefetch must not use up the link.
 		const isPrefetch =
@@ -104,7 +104,7 @@ ${section('Password', newPassword(user))}
 	}
 
 	/** Asks users to confirm their identity, for actions that require a recent login. */
-	async function confirmPage(knock: Knock, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
+	async function confirmPage(knock: OpenVisit, failed?: FailedLogIn, message = ''): Promise<OpenAnswer> {
 		const {query, request, signedIn} = knock;
 		if (signedIn === null) {
 			return go(toHref('/login', query));
@@ -139,7 +139,7 @@ ${section('Password', newPassword(user))}
 	}
 
 	const confirming =
-		(attempt: (knock: Knock) => Promise<LogIn>, message: string): OpenHandler =>
+		(attempt: (knock: OpenVisit) => Promise<LogIn>, message: string): OpenHandler =>
 		async knock => {
 			const {signedIn, query} = knock;
 			if (signedIn === null) {
@@ -150,11 +150,11 @@ ${section('Password', newPassword(user))}
 				return await confirmPage(knock, result.ok ? {ok: false, reason: 'wrong'} : result, message);
 			}
 			await sessions.confirm(signedIn.sessionId);
-			return go(wayBack(query), 'Confirmed. You can continue.');
+			return go(returnTarget(query), 'Confirmed. You can continue.');
 		};
 
 	const signingIn =
-		(attempt: (knock: Knock) => Promise<LogIn>, by: Proof, message: string): OpenHandler =>
+		(attempt: (knock: OpenVisit) => Promise<LogIn>, by: Proof, message: string): OpenHandler =>
 		async knock => {
 			const result = await attempt(knock);
 			return result.ok ? await startSession(knock, result.user, by) : await logInPage(knock, result, message);
@@ -168,7 +168,7 @@ ${section('Password', newPassword(user))}
 		{
 			method: 'GET',
 			path: '/login',
-			answer: encrypted(async knock => (knock.signedIn ? go(wayBack(knock.query)) : await logInPage(knock))),
+			answer: encrypted(async knock => (knock.signedIn ? go(returnTarget(knock.query)) : await logInPage(knock))),
 		},
 		{method: 'GET', path: '/login/:token', answer: encrypted(openLink)},
 		post('/login', signingIn(tryPassword, 'password', badPassword)),
@@ -214,17 +214,17 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 		content: html`<p><a href="/login">Back to sign-in</a></p>`,
 	});
 
-	async function begin({request, query, signedIn}: Knock, isConfirmation: boolean): Promise<OpenAnswer> {
+	async function begin({request, query, signedIn}: OpenVisit, isConfirmation: boolean): Promise<OpenAnswer> {
 		const url = await oidc?.begin({
 			returnTo: `${request.protocol}://${request.host}/login/oidc/return`,
 			browser: request.cookies[csrfCookie] ?? '',
-			to: wayBack(query),
+			to: returnTarget(query),
 			sessionId: isConfirmation ? (signedIn?.sessionId ?? null) : null,
 		});
 		return url ? go(url) : failed(`${oidc?.name} does not respond. Try again, or sign in another way.`, 503);
 	}
 
-	async function finish({query, request, signedIn}: Knock): Promise<OpenAnswer> {
+	async function finish({query, request, signedIn}: OpenVisit): Promise<OpenAnswer> {
 		const browser = request.cookies[csrfCookie];
 		const result = browser === undefined ? null : await oidc?.finish(query, browser);
 		if (!result?.ok) {

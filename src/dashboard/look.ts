@@ -6,7 +6,7 @@ import type {Reading} from '../mail/report.ts';
 import type {SeenMail} from './seen-mail.ts';
 
 /** The ways to inspect the bytes of a message, each with its input and result. */
-export type Looks = {
+export type MailInspections = {
 	readonly mail: {readonly asked: {readonly raw: Uint8Array}; readonly seen: SeenMail};
 	/** One attachment, by its index; the result is `null` if it does not exist. */
 	readonly file: {
@@ -19,7 +19,10 @@ export type Looks = {
 	};
 };
 
-export type Look<Kind extends keyof Looks> = {readonly kind: Kind; readonly asked: Looks[Kind]['asked']};
+export type Look<Kind extends keyof MailInspections> = {
+	readonly kind: Kind;
+	readonly asked: MailInspections[Kind]['asked'];
+};
 
 const worker = entryPoint('dashboard/look-worker');
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
@@ -31,13 +34,17 @@ const turns = createTurns();
  * Inspects a message in its own thread, one message at a time: large ones would block the process. `fault` is the
  * reason why it failed, as a clause.
  */
-export async function lookAt<Kind extends keyof Looks>(
+export async function inspectMail<Kind extends keyof MailInspections>(
 	owner: string,
 	kind: Kind,
-	asked: Looks[Kind]['asked'],
-): Promise<{readonly ok: true; readonly seen: Looks[Kind]['seen']} | {readonly ok: false; readonly fault: string}> {
+	asked: MailInspections[Kind]['asked'],
+): Promise<
+	{readonly ok: true; readonly seen: MailInspections[Kind]['seen']} | {readonly ok: false; readonly fault: string}
+> {
 	const input: Look<Kind> = {kind, asked};
-	const result = await turns(owner, () => inWorker<Looks[Kind]['seen']>(worker, input, {timeoutMs, limits}));
+	const result = await turns(owner, () =>
+		inWorker<MailInspections[Kind]['seen']>(worker, input, {timeoutMs, limits}),
+	);
 	return result.ok
 		? {ok: true, seen: result.result}
 		: {ok: false, fault: `reading it takes too ${result.spent === 'time' ? 'long' : 'much memory'}`};

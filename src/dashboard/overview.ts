@@ -28,7 +28,7 @@ import {
 	trafficSeries,
 	withSimulated,
 } from './figures.ts';
-import type {Found, MadeChecks} from './health.ts';
+import type {CheckReport, CheckRunner} from './health.ts';
 import {live} from './live.ts';
 import {badge, chips, count, name, nothing, section, share, time, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
@@ -44,7 +44,7 @@ const refreshInterval = '30s';
 /** The page with the figures of a workspace and what needs attention. */
 export function overviewPages(
 	{reader, settings, live: liveSettings, tools: {clock}}: DashboardParts,
-	checks: MadeChecks,
+	checks: CheckRunner,
 ): readonly Route[] {
 	const shared = createShared(clock, countingRest);
 
@@ -262,7 +262,7 @@ type AttentionInput = {
 	/** The destinations for which its messages are waiting. */
 	readonly destinations: ReadonlySet<string>;
 	/** The findings of the checks; `null` while they run, absent if the user may not see them. */
-	readonly checked?: Found | null | undefined;
+	readonly checked?: CheckReport | null | undefined;
 	readonly now: number;
 };
 

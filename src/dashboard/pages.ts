@@ -25,7 +25,7 @@ import {deliveryPages} from '../resources/webhooks/deliveries-page.ts';
 import {endpointPages} from '../resources/webhooks/endpoint-page.ts';
 import {endpointListPages} from '../resources/webhooks/page.ts';
 import {workspacePages} from '../resources/workspaces/page.ts';
-import {createMadeChecks, healthPages} from './health.ts';
+import {createCheckRunner, healthPages} from './health.ts';
 import {livePages} from './live.ts';
 import {logInPages, singleSignOnPages} from './log-in.ts';
 import {overviewPages} from './overview.ts';
@@ -34,7 +34,7 @@ import {go, type OpenRoute, type Route} from './route.ts';
 
 /** Returns the routes of all pages that require a login. Each group of pages adds its routes here. */
 export function pages(parts: DashboardParts): readonly Route[] {
-	const checks = createMadeChecks(parts);
+	const checks = createCheckRunner(parts);
 	return [
 		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
 		...livePages(parts),

@@ -36,7 +36,7 @@ export function unencrypted(request: FastifyRequest): Page | null {
 }
 
 /** Returns the path of our own page to return to; any other text in the query is ignored. */
-export function wayBack(query: URLSearchParams): string {
+export function returnTarget(query: URLSearchParams): string {
 	const to = query.get('to') ?? '';
 	return /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/';
 }

@@ -52,10 +52,10 @@ export type Visit = {
 };
 
 /** A page that requires no login. It is served to everyone, so it must not show anything from the store. */
-export type OpenRoute = Pick<Route, 'method' | 'path'> & {readonly answer: (knock: Knock) => Promise<OpenAnswer>};
+export type OpenRoute = Pick<Route, 'method' | 'path'> & {readonly answer: (knock: OpenVisit) => Promise<OpenAnswer>};
 
 /** A request that requires no login. */
-export type Knock = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'> & {
+export type OpenVisit = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'> & {
 	/** Who is signed in already, if anyone. */
 	readonly signedIn: SignedIn | null;
 };

@@ -57,7 +57,7 @@ const errorPatterns: Readonly<Record<RelayApi, readonly ErrorPattern[]>> = {
 };
 
 /** Converts a provider's API response to an SMTP reply. Errors not known to be permanent count as temporary. */
-export function readApiAnswer(api: RelayApi, {status, headers, body}: ProviderResponse): ApiReply {
+export function readApiResponse(api: RelayApi, {status, headers, body}: ProviderResponse): ApiReply {
 	const json = objectOf(parsedJson(body));
 	const message = textOf(json.message ?? json.Message) || body.slice(0, 300) || 'no error text';
 	const error = [errorId(api, headers, json), message].filter(Boolean).join(': ');

@@ -3,7 +3,7 @@ import {toBuffer} from '../kit/text.ts';
 import {signAws} from '../net/aws-signature.ts';
 import {type ProviderClient, ProviderHostError, type ProviderRequest} from '../net/provider-client.ts';
 import {conceal, type Login, type RelayApi} from '../net/relay-url.ts';
-import {readApiAnswer} from './api-answer.ts';
+import {readApiResponse} from './api-answer.ts';
 import type {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';
 import type {Accepted, Delivery} from './transaction.ts';
@@ -14,7 +14,7 @@ export type ApiHost = Host & {readonly api: RelayApi};
 
 /** The client for provider APIs, and the conversion that Postmark needs. */
 export type Apis = {
-	readonly client: Pick<ProviderClient, 'ask'>;
+	readonly client: Pick<ProviderClient, 'send'>;
 	/** Converts a message to one recipient to the JSON of Postmark's API, or returns why that is impossible. */
 	readonly postmarkMail: (data: Buffer, to: string) => object | string;
 };
@@ -47,8 +47,8 @@ export async function sendByApi(
 	dialogue.sent(`POST ${url.href}`);
 	dialogue.sent(init.body);
 	try {
-		const response = await tools.client.ask(host.api, url, init);
-		const {phase, code, text} = readApiAnswer(host.api, response);
+		const response = await tools.client.send(host.api, url, init);
+		const {phase, code, text} = readApiResponse(host.api, response);
 		const reply = {code, lines: [conceal(login, text)]};
 		dialogue.received(reply);
 		if (gatewayErrors.has(response.status)) {

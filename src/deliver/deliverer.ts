@@ -195,7 +195,7 @@ export class Deliverer {
 		}
 	}
 
-	#silenceOf(site: string, {fallSilent, hear}: Slot): Silence {
+	#silenceOf(site: string, {fallSilent, noteReply}: Slot): Silence {
 		const {silent, silentAfterMs = defaultSilentAfterMs} = this.#options;
 		return {
 			afterMs: silentAfterMs,
@@ -203,7 +203,7 @@ export class Deliverer {
 				silent?.(site);
 				fallSilent(giveUp);
 			},
-			ended: hear,
+			ended: noteReply,
 		};
 	}
 
@@ -260,7 +260,7 @@ function createHostFinder(options: DelivererOptions): (job: Delivery) => Promise
 	return job => {
 		const {terms, destination} = job;
 		return terms.nextHop.kind === 'relay'
-			? relayHosts.find(terms.nextHop.relays, job.asked)
+			? relayHosts.find(terms.nextHop.relays, job.previousAttempts)
 			: findMxHosts(destination, job, {
 					...mxOptions,
 					demandOf: createDemands(destination, terms, {secureResolver, port}),

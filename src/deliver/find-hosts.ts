@@ -27,11 +27,11 @@ type MxHostsOptions = {
 };
 
 /** The recipient to find mail servers for. */
-export type Seeking = {
+export type RecipientSearch = {
 	readonly recipientId: string;
 	readonly terms: {readonly sources: readonly Source[]};
 	/** The hosts of earlier attempts, in order. */
-	readonly asked?: readonly PreviousAttempt[];
+	readonly previousAttempts?: readonly PreviousAttempt[];
 	/** Whether an earlier attempt was deferred as `unknown_domain` or `no_address`, long enough ago to confirm it. */
 	readonly wasNxdomain?: boolean;
 	readonly hadNoAddress?: boolean;
@@ -53,7 +53,7 @@ const hostsAtOnce = 10;
  */
 export async function findMxHosts(
 	domain: string,
-	recipient: Seeking,
+	recipient: RecipientSearch,
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
 	const {wasNxdomain = false, hadNoAddress = false} = recipient;
@@ -75,10 +75,10 @@ export async function findMxHosts(
 async function findHostAddresses(
 	exchanges: readonly MxRecord[],
 	domain: string,
-	recipient: Seeking,
+	recipient: RecipientSearch,
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
-	const {terms, hadNoAddress = false, asked = []} = recipient;
+	const {terms, hadNoAddress = false, previousAttempts = []} = recipient;
 	const families = await options.families.of(terms.sources);
 	const rankOf = createRandomRank(recipient);
 	const lookUp = async ({exchange: host}: MxRecord) => {
@@ -93,7 +93,8 @@ async function findHostAddresses(
 	let refusedReason: string | null = null;
 	// The first host is enough for most messages.
 	for (let start = 0; start < exchanges.length && !isDone && untried < maxAddresses; ) {
-		const size = start === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - untried : hostsAtOnce;
+		const size =
+			start === 0 ? 1 : previousAttempts.length === 0 && failure === null ? maxAddresses - untried : hostsAtOnce;
 		const batch = exchanges.slice(start, start + size);
 		start += batch.length;
 		const isLargeBatch = size === hostsAtOnce;
@@ -117,11 +118,13 @@ async function findHostAddresses(
 			const common = {name: host, port: options.port, implicitTls: false, login: null};
 			const tlsOptions = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
 			hosts.push(...allowed.map(address => ({...common, ...tlsOptions, address})));
-			untried += allowed.filter(ip => !asked.some(attempt => attempt.host === host && attempt.ip === ip)).length;
+			untried += allowed.filter(
+				ip => !previousAttempts.some(attempt => attempt.host === host && attempt.ip === ip),
+			).length;
 		}
 	}
 	if (hosts.length > 0) {
-		return withBothFamilies(untriedFirst(hosts, asked));
+		return withBothFamilies(untriedFirst(hosts, previousAttempts));
 	}
 	if (unmetDemand !== null) {
 		return policyFailure(unmetDemand);
@@ -206,13 +209,19 @@ const hostNames = /^[a-z0-9_.-]{1,253}$/;
 type RandomRank = (name: string) => number;
 
 /** Returns a function that gives each name a random number, different for each recipient and attempt. */
-function createRandomRank({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): RandomRank {
-	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
+function createRandomRank({
+	recipientId,
+	previousAttempts,
+}: Pick<RecipientSearch, 'recipientId' | 'previousAttempts'>): RandomRank {
+	const seed = `${recipientId} ${previousAttempts?.at(-1)?.n ?? 0} `;
 	return name => hash32(seed, name);
 }
 
 /** Returns a domain's valid MX hosts by preference, those of equal preference in the recipient's random order. */
-function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
+function mailHosts(
+	records: readonly MxRecord[],
+	recipient: Pick<RecipientSearch, 'recipientId' | 'previousAttempts'>,
+): MxRecord[] {
 	const rankOf = createRandomRank(recipient);
 	return shuffle(usable(records), ({exchange}) => rankOf(exchange)).toSorted((a, b) => a.priority - b.priority);
 }

@@ -324,7 +324,7 @@ export type Extensions = {
 	/** Whether the MAIL command may carry SIZE. */
 	readonly size: boolean;
 	/** The largest message the server accepts, in octets, or `null` if it states no limit. */
-	readonly largest: number | null;
+	readonly maxSize: number | null;
 	readonly auth: readonly string[];
 };
 
@@ -334,7 +334,7 @@ const noExtensions: Extensions = {
 	smtputf8: false,
 	dsn: false,
 	size: false,
-	largest: null,
+	maxSize: null,
 	auth: [],
 };
 
@@ -355,7 +355,7 @@ function parseExtensions(lines: readonly string[]): Extensions {
 		smtputf8: offered.has('SMTPUTF8'),
 		dsn: offered.has('DSN'),
 		size: size !== undefined,
-		largest: largest === 0 ? null : largest,
+		maxSize: largest === 0 ? null : largest,
 		auth: (offered.get('AUTH') ?? '').split(' ').filter(Boolean),
 	};
 }

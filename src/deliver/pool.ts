@@ -12,10 +12,10 @@ export type Slot = {
 	readonly isAllowed: () => boolean;
 	/** Returns the slot, together with the session if it can carry another message. */
 	readonly release: (session: Session | null) => void;
-	/** Reports that the server is silent. If others need the slot before `hear` is called, `giveUp` is called. */
+	/** Reports that the server is silent. If others need the slot before `noteReply` is called, `giveUp` is called. */
 	readonly fallSilent: (giveUp: () => void) => void;
 	/** Reports that the server replied. */
-	readonly hear: () => void;
+	readonly noteReply: () => void;
 };
 
 type SlotRequest = {
@@ -70,7 +70,7 @@ type Site = {
  * How long a closed connection still counts, in milliseconds. A mail server counts a connection until it has processed
  * the close; a new one at that moment would exceed its limit and be refused.
  */
-export const goneMs = 50;
+export const closeGraceMs = 50;
 
 /** The share of sessions that may wait for silent servers, and the part of that share that is never given up. */
 const silentShare = 0.375;
@@ -277,7 +277,7 @@ export class ConnectionPool {
 		site.closing += 1;
 		this.#closing += 1;
 		await quit;
-		await pause(goneMs);
+		await pause(closeGraceMs);
 		site.closing -= 1;
 		this.#closing -= 1;
 		this.#open -= 1;
@@ -307,7 +307,7 @@ export class ConnectionPool {
 	#grantSlot(name: string, site: Site, session: Session | null, workspaceId: string): Slot {
 		let silent: Silent | null = null;
 		let isGivenUp = false;
-		const hear = () => {
+		const noteReply = () => {
 			if (silent !== null) {
 				this.#silent.delete(silent);
 				silent = null;
@@ -320,7 +320,7 @@ export class ConnectionPool {
 		return {
 			session,
 			isAllowed: () => site.limit > 0,
-			hear,
+			noteReply,
 			fallSilent: giveUp => {
 				silent ??= {
 					workspaceId,
@@ -338,7 +338,7 @@ export class ConnectionPool {
 				}
 			},
 			release: returned => {
-				hear();
+				noteReply();
 				this.#givenUp -= isGivenUp ? 1 : 0;
 				site.hasReplied ||= returned !== null;
 				site.busy -= 1;

@@ -35,7 +35,7 @@ export type Delivery = {
 	/** The number of this attempt, starting at 1. */
 	readonly attempt: number;
 	/** The last 50 addresses contacted in earlier attempts, oldest first. */
-	readonly asked?: readonly PreviousAttempt[];
+	readonly previousAttempts?: readonly PreviousAttempt[];
 	/** End of the lifetime, in milliseconds since the epoch. After it, no further mail server is contacted. */
 	readonly endsAt: number;
 	/** The send has an expiry: a conversation that has not reached the data by then is ended as well. */
@@ -228,12 +228,12 @@ function findObstacle(job: Delivery, {extensions}: Session): Stop | null {
 			text: 'the mail server does not offer SMTPUTF8, which an address in this message requires',
 		};
 	}
-	const {largest} = extensions;
-	return largest !== null && job.data.length > largest
+	const {maxSize} = extensions;
+	return maxSize !== null && job.data.length > maxSize
 		? {
 				by: 'size',
 				phase: 'ehlo',
-				text: `the mail server accepts ${largest} octets, the message has ${job.data.length}`,
+				text: `the mail server accepts ${maxSize} octets, the message has ${job.data.length}`,
 			}
 		: null;
 }

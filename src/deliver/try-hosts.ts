@@ -16,7 +16,7 @@ import {
 } from './conversation.ts';
 import {demandsTls, type Host, isSameHost, sourceFor, speaksNoTls} from './host.ts';
 import type {Hello, Session} from './open-session.ts';
-import {goneMs} from './pool.ts';
+import {closeGraceMs} from './pool.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Accepted, Delivery} from './transaction.ts';
 import {type HostVerdict, isLoginStop, misunderstood, type Stop, verdict} from './verdict.ts';
@@ -87,7 +87,7 @@ export async function tryHosts(
 		// The slot is for one connection, so the last one is closed before another is opened.
 		await (used && leave(used, options.timeouts));
 		if (hasConnected) {
-			await pause(goneMs);
+			await pause(closeGraceMs);
 		}
 		const conversation = await converse(plan, job, options, limits);
 		if (conversation === null) {

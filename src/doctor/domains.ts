@@ -1,5 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
-import {type CheckedRecord, lookAtHost, type OpenSources} from '../resources/domains/check-records.ts';
+import {type CheckedRecord, checkHostRecords, type OpenSources} from '../resources/domains/check-records.ts';
 import type {SendingNames} from '../resources/domains/domain-records.ts';
 import {sampleDomain} from '../resources/domains/rules.ts';
 import {listDomains} from '../resources/domains/store.ts';
@@ -32,7 +32,7 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 				}
 			}
 			for (const host of new Set([names.returnPathDomain, ...(await listInboundDomains(reader))])) {
-				const records = await lookAtHost(reader, host, names, openSources, clock.now());
+				const records = await checkHostRecords(reader, host, names, openSources, clock.now());
 				const command = host === names.returnPathDomain ? 'tls' : 'inbound show';
 				if (records.length > 0) {
 					findings.push(judgeRecords(host, records, `publish the records that mailctl ${command} lists`));

@@ -357,7 +357,7 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 export function relayCheck(
 	relays: readonly Relay[],
 	reach: SmtpReach,
-	client: Pick<ProviderClient, 'ask'>,
+	client: Pick<ProviderClient, 'send'>,
 	lookUp: LookUp = systemLookUp,
 ): Check {
 	return {
@@ -423,9 +423,9 @@ function judgeEvents(smarthost: Smarthost, now: number): CheckResult {
 }
 
 /** Only checks that the host responds: permissions of keys differ, so no request would prove that a key is accepted. */
-async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<CheckResult> {
+async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'send'>): Promise<CheckResult> {
 	try {
-		const {status} = await client.ask(api, new URL(`https://${host}/`));
+		const {status} = await client.send(api, new URL(`https://${host}/`));
 		return ok(`${host} responds by HTTPS (${status}); the first message shows whether it accepts the key`);
 	} catch (error) {
 		return fail(

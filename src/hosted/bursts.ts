@@ -1,5 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
-import {merged} from '../outcome/engagement.ts';
+import {mergeEngagement} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
 /**
@@ -40,7 +40,7 @@ export class Bursts {
 		const burst: Burst = openBurst ?? {hits: new Map(), until: clock.monotonic() + maxMs};
 		this.#bursts.set(key, burst);
 		const earlierHit = burst.hits.get(hit.url);
-		burst.hits.set(hit.url, earlierHit ? merged(earlierHit, hit) : hit);
+		burst.hits.set(hit.url, earlierHit ? mergeEngagement(earlierHit, hit) : hit);
 		if (!earlierHit) {
 			clearTimeout(burst.timer);
 			burst.timer = setTimeout(

@@ -7,7 +7,7 @@ import type {Claims} from '../compose/links/tokens.ts';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
-import {type Engagement, merged, type Whose} from '../outcome/engagement.ts';
+import {type Engagement, type LinkOwner, mergeEngagement} from '../outcome/engagement.ts';
 import type {EngagementType} from '../store/recipients.ts';
 
 type TrackingRoutesOptions = {
@@ -148,7 +148,7 @@ export function isMachine(headers: IncomingHttpHeaders): boolean {
 }
 
 /** An open or click. `from` is the IP address of the client, which is held in memory and never stored. */
-export type Hit = Whose & Engagement & {readonly from?: string};
+export type Hit = LinkOwner & Engagement & {readonly from?: string};
 
 type CollectorOptions = {
 	/** Resolves when the hit is on stable storage. */
@@ -199,7 +199,7 @@ export class Collector {
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.from} ${hit.together} ${hit.url}`;
 		const waitingHit = this.#waiting.get(key);
 		if (waitingHit) {
-			this.#waiting.set(key, isEarlier ? merged(hit, waitingHit) : merged(waitingHit, hit));
+			this.#waiting.set(key, isEarlier ? mergeEngagement(hit, waitingHit) : mergeEngagement(waitingHit, hit));
 		} else if (isEarlier || this.#waiting.size < max) {
 			this.#waiting.set(key, hit);
 		} else {

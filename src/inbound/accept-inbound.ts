@@ -91,7 +91,7 @@ const maxConcurrentBytes = 16 * 1024 * 1024;
  * Stores messages as they arrive, several at once so that they share the store's commits. Yields each in order once it
  * and all before it are on stable storage. Stops at the first that cannot be stored.
  */
-export async function* takeAll<Mail extends {readonly found: FoundMail}>(
+export async function* acceptAll<Mail extends {readonly found: FoundMail}>(
 	messages: AsyncIterable<Mail>,
 	store: (found: FoundMail) => Promise<Accepted>,
 ): AsyncGenerator<{readonly mail: Mail; readonly accepted: Accepted}> {

@@ -48,7 +48,7 @@ export function turnOf(addressees: readonly Addressee[]): ReadingTurn {
 }
 
 /** The verdict on an address of RCPT. */
-export type Judged =
+export type AddresseeVerdict =
 	| ({readonly ok: true} & Addressee)
 	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
 
@@ -75,7 +75,7 @@ const reportRoles = new Map<string, Role>([
 ]);
 
 /** Accepts only signed addresses, and those of workspaces, feedback and the operator (R3.6). Relays nothing. */
-export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
+export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<AddresseeVerdict> {
 	const {links, domains} = options;
 	const {local, domain} = parseParts(text, options.returnPathDomain);
 	const address = `${local}@${domain}`;
@@ -138,8 +138,8 @@ function parseParts(text: string, ownDomain: string): {local: string; domain: st
 	return {local, domain: parseDomain(domain) ?? domain.toLowerCase()};
 }
 
-const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 Address does not exist'};
-const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 Relaying denied'};
+const unknown: AddresseeVerdict = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 Address does not exist'};
+const foreign: AddresseeVerdict = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 Relaying denied'};
 
 /**
  * The domains for which mail is accepted: those of the settings, and those of the store. The latter are read at first
@@ -185,7 +185,7 @@ type PendingLookup<Value> = {
  * Looks up keys with one query at a time. Keys that arrive during a query share the next one. Returns `undefined` for a
  * key without a value.
  */
-export function askTogether<Value>(
+export function batchLookups<Value>(
 	lookUp: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
 ): (key: string) => Promise<Value | undefined> {
 	let waiting: Array<PendingLookup<Value>> = [];

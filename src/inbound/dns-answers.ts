@@ -16,7 +16,7 @@ const maxQuestions = 200;
 const maxTextLength = 4096;
 
 /** The lookups that a message requires. */
-export type Asking = {
+export type DnsLookups = {
 	/** The answers so far; grows until `done`. */
 	readonly known: DnsAnswers;
 	/** Resolves when no more questions are open; rejects if the message cannot be read. */
@@ -30,7 +30,7 @@ type AskOptions = {
 	readonly clock: Pick<Clock, 'monotonic'>;
 };
 
-export function askDns(options: AskOptions): Asking {
+export function askDns(options: AskOptions): DnsLookups {
 	const known = new Map<string, DnsAnswer<unknown>>();
 	const done = lookUp(options, known);
 	// A caller that stops waiting must not cause an unhandled rejection.

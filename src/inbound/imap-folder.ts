@@ -1,5 +1,5 @@
 import type {ImapFlow} from 'imapflow';
-import {type Accepted, takeAll} from './accept-inbound.ts';
+import {type Accepted, acceptAll} from './accept-inbound.ts';
 import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
 
 /** A message that the server does not return. `imapProblem` describes the error. */
@@ -179,7 +179,7 @@ export class FolderReader {
 	/** Fetches messages with one command and stores them. */
 	async #take(pass: Pass, uids: readonly number[]): Promise<Fetched> {
 		const fetched: Fetched = {storedUids: new Set(), refusal: null, hasData: false};
-		for await (const {mail, accepted} of takeAll(this.#fetch(pass.client, uids, fetched), pass.acceptMessage)) {
+		for await (const {mail, accepted} of acceptAll(this.#fetch(pass.client, uids, fetched), pass.acceptMessage)) {
 			fetched.storedUids.add(mail.uid);
 			count(pass.round, mail.found, accepted);
 		}

@@ -13,7 +13,7 @@ import {
 	SmtpListener,
 } from '../net/smtp-listener.ts';
 import {type Accepted, type AcceptInbound, shortKey} from './accept-inbound.ts';
-import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
+import {type Addressee, type AddresseeVerdict, isForPeople, type Role, turnOf} from './addressee.ts';
 
 /** A message that the listener accepted with 250. */
 export type ReceivedMail = {
@@ -39,7 +39,7 @@ export type InboundListenerOptions = ListenerOptions & {
 	/** The names by which `X-Loop` identifies this installation. */
 	readonly ourNames: readonly string[];
 	/** Judges the address of a RCPT command. Rejects if the store cannot be read. */
-	readonly judge: (address: string) => Promise<Judged>;
+	readonly judge: (address: string) => Promise<AddresseeVerdict>;
 	readonly allowances: Allowances;
 	readonly acceptMessage: AcceptInbound;
 	readonly observer: InboundObserver;

@@ -137,7 +137,7 @@ export async function* newMails(
 }
 
 /** Moves a stored message from `new` to `cur`, marked as seen. */
-export async function putAside(folder: string, name: string): Promise<void> {
+export async function moveToCur(folder: string, name: string): Promise<void> {
 	const base = name.split(':2,')[0] as string;
 	await rename(join(folder, 'new', name), join(folder, 'cur', `${base}:2,S`)).catch(error => {
 		// Another reader has moved it already.

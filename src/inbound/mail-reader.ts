@@ -1,6 +1,6 @@
 import {ForeignWork, type ForeignWorkOptions} from '../kit/foreign-work.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import {unjudged, unreadLetter} from '../mail/received.ts';
+import {uncheckedVerdicts, unreadableMessage} from '../mail/received.ts';
 import {type Envelope, type InboundMail, noClues, type Reading} from '../mail/report.ts';
 import type {DnsAnswers, Question} from '../net/dns.ts';
 
@@ -103,7 +103,7 @@ export function unreadable({message}: UnreadableError): Reading {
 		reports: [],
 		clues: noClues,
 		fault: message,
-		message: unreadLetter(message),
-		verdicts: unjudged,
+		message: unreadableMessage(message),
+		verdicts: uncheckedVerdicts,
 	};
 }

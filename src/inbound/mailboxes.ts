@@ -7,9 +7,9 @@ import {inTime} from '../kit/clock.ts';
 import {unprintable} from '../kit/text.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/relay-url.ts';
-import {type Accepted, takeAll} from './accept-inbound.ts';
+import {type Accepted, acceptAll} from './accept-inbound.ts';
 import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type Round} from './imap-folder.ts';
-import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mail-files.ts';
+import {type FoundMail, isMaildir, maxMailBytes, moveToCur, newMails} from './mail-files.ts';
 
 type MailboxObserver = {
 	/** Reports that the mailbox was read. After it hung, `isWorking` is false until it has responded after a pause. */
@@ -119,11 +119,11 @@ function maildirMailbox(folder: string, {acceptMessage, observer, watch = watchF
 			return {
 				async takeNew(signal, onProgress) {
 					const round = newRound();
-					for await (const {mail, accepted} of takeAll(
+					for await (const {mail, accepted} of acceptAll(
 						newMails(folder, signal, observer),
 						withProgress(acceptMessage, onProgress),
 					)) {
-						await putAside(folder, mail.name);
+						await moveToCur(folder, mail.name);
 						count(round, mail.found, accepted);
 					}
 					return round;

@@ -39,7 +39,7 @@ type IntakeOptions = {
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly vault: Vault;
-	readonly client: Pick<ProviderClient, 'ask'>;
+	readonly client: Pick<ProviderClient, 'send'>;
 	readonly acceptMessage: AcceptEvents;
 	/** Called when stored events are waiting to be read. */
 	readonly wake: () => void;
@@ -94,13 +94,13 @@ export class ProviderIntake {
 		if (smarthost.provider === 'ses') {
 			return await this.#takeSns(smarthost, parsedJson(incoming.body.toString()));
 		}
-		const {proves, events, onceBy} = providers[smarthost.provider];
+		const {isFromProvider, events, uniqueBy} = providers[smarthost.provider];
 		const secret = smarthost.secret === null ? null : vault.open(smarthost.id, smarthost.secret);
-		if (secret === null || !proves(incoming, secret, clock.now())) {
+		if (secret === null || !isFromProvider(incoming, secret, clock.now())) {
 			return 'forged';
 		}
 		const body = parsedJson(incoming.body.toString());
-		const uniqueKey = onceBy && `${smarthost.id} ${onceBy(body)}`;
+		const uniqueKey = uniqueBy && `${smarthost.id} ${uniqueBy(body)}`;
 		return await this.#store(smarthost, events(body), uniqueKey);
 	}
 
@@ -135,7 +135,7 @@ export class ProviderIntake {
 	}
 
 	async #fetchCertificate(url: URL): Promise<string> {
-		const {status, body} = await this.#options.client.ask('sns', url);
+		const {status, body} = await this.#options.client.send('sns', url);
 		if (status !== 200) {
 			throw new ProviderHostError(
 				`${url.hostname} responded with ${status} to the request for a signing certificate.`,
@@ -146,7 +146,7 @@ export class ProviderIntake {
 
 	/** Confirms the subscription to a topic. From then on only posts of this topic are accepted. */
 	async #confirm({id}: Smarthost, topic: string, url: URL): Promise<void> {
-		const {status} = await this.#options.client.ask('sns', url);
+		const {status} = await this.#options.client.send('sns', url);
 		if (status !== 200) {
 			throw new ProviderHostError(
 				`${url.hostname} responded with ${status} to the confirmation of a subscription.`,

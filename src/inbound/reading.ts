@@ -21,7 +21,7 @@ import {
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
-import type {Asking} from './dns-answers.ts';
+import type {DnsLookups} from './dns-answers.ts';
 import {UnfinishedError, UnreadableError} from './mail-reader.ts';
 
 type ReadingOptions = {
@@ -35,7 +35,7 @@ type ReadingOptions = {
 	/** Which messages are read, and how many at once, per turn and in total. */
 	readonly lane: Lane;
 	/** Starts the DNS lookups that a message needs, which may take seconds. Returns `null` if it needs none. */
-	readonly ask?: (raw: Buffer, inbound: StoredInbound) => Asking | null;
+	readonly ask?: (raw: Buffer, inbound: StoredInbound) => DnsLookups | null;
 	/** Reads a message using the DNS answers. Rejects if it cannot be read. */
 	readonly read: (raw: Buffer, inbound: StoredInbound, answers: DnsAnswers | null) => Promise<Reading>;
 	/** Returns what to record if a message can never be read or recorded, or `null` to retain it for review. */
@@ -80,7 +80,7 @@ export class ReadingLoop {
 	readonly #options: ReadingOptions;
 	/** Messages set aside for slow DNS lookups. Once these finish or time out, a message moves to `#resolved`. */
 	readonly #setAside = new Set<string>();
-	readonly #resolved = new Map<string, Asking>();
+	readonly #resolved = new Map<string, DnsLookups>();
 	/** Messages marked in the store as started here, and not finished. */
 	readonly #begun = new Set<string>();
 	readonly #takeoverTimer = setInterval(() => this.wake(), takeoverMs).unref();
@@ -213,7 +213,7 @@ export class ReadingLoop {
 	}
 
 	/** Sets a message with slow DNS lookups aside until they finish, which wakes the loop. Returns whether it did. */
-	async #setAsideIfSlow(id: string, lookups: Asking): Promise<boolean> {
+	async #setAsideIfSlow(id: string, lookups: DnsLookups): Promise<boolean> {
 		const isSlow = (await Promise.race([lookups.done, sleep(dnsWaitMs, slow, {ref: false})])) === slow;
 		if (!isSlow || this.#setAside.size + this.#resolved.size >= maxSetAside) {
 			return false;

@@ -8,8 +8,8 @@ import {
 	type ParsedMessage,
 	receivedView,
 	type Summary,
-	unjudged,
-	unreadLetter,
+	uncheckedVerdicts,
+	unreadableMessage,
 	type Verdicts,
 } from '../mail/received.ts';
 import type {Reading, StoredInbound} from '../mail/report.ts';
@@ -37,14 +37,14 @@ const maxPostedLength = 65_536;
 export async function toReceived(
 	options: ReceivedOptions,
 	inbound: StoredInbound,
-	{message, verdicts = unjudged}: Reading,
+	{message, verdicts = uncheckedVerdicts}: Reading,
 	raw: Buffer,
 ): Promise<ReceivedMail[]> {
 	const owners = await findOwners(options, inbound.rcptTo);
 	if (owners.size === 0) {
 		return [];
 	}
-	const parsed = message ?? unreadLetter('it was not read');
+	const parsed = message ?? unreadableMessage('it was not read');
 	const messages = [...owners].map(async ([workspaceId, owner]) => {
 		const recipients = [...owner.recipients];
 		const inReplyTo = owner.inReplyTo ?? (await findRepliedTo(options, workspaceId, parsed.repliedTo));

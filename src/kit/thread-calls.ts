@@ -186,7 +186,7 @@ function ignore(): void {}
  *
  * @returns a function that sends an event
  */
-export function answerCalls<Remote extends Methods, Event = never>(
+export function serveCalls<Remote extends Methods, Event = never>(
 	port: MessagePort,
 	methods: Remote,
 ): (event: Event) => void {

@@ -75,7 +75,7 @@ export function addedValue(headers: Headers | undefined, name: (typeof standardN
 /**
  * Returns the header fields of a reply (RFC 5322 §3.6.4). Of a long thread, the first message and the newest remain.
  */
-export function answering(messageId: string, originalHeaders: Headers | undefined): Headers {
+export function replyHeaders(messageId: string, originalHeaders: Headers | undefined): Headers {
 	const references = addedValue(originalHeaders, 'References') ?? addedValue(originalHeaders, 'In-Reply-To');
 	const ids = [...(references?.split(' ') ?? []), messageId];
 	while (ids.length > 1 && Buffer.byteLength(ids.join(' ')) > maxHeaderLength) {

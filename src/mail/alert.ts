@@ -1,6 +1,6 @@
 /** How an alert reaches its operator. */
-export const alertWays = ['mail', 'webhook', 'slack'] as const;
-export type AlertWay = (typeof alertWays)[number];
+export const alertChannels = ['mail', 'webhook', 'slack'] as const;
+export type AlertChannel = (typeof alertChannels)[number];
 
 const minute = 60_000;
 

@@ -17,7 +17,7 @@ export type Evidence = {
 };
 
 /** The classification of a refusal. */
-export type Judgement = {
+export type Classification = {
 	readonly category: BounceCategory;
 	/** `permanent` means that the address does not accept mail, now or later. */
 	readonly type: 'permanent' | 'transient';
@@ -29,7 +29,7 @@ export type Judgement = {
 };
 
 /** Classifies a refusal with the rule table. */
-export type Classify = (evidence: Evidence) => Judgement;
+export type Classify = (evidence: Evidence) => Classification;
 
 /** The categories that mean the address will never accept mail. Only these suppress it. */
 const hardCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([

@@ -1,4 +1,4 @@
-import {type BounceRule, type Classify, type Evidence, type Judgement, suppresses} from './bounce.ts';
+import {type BounceRule, type Classification, type Classify, type Evidence, suppresses} from './bounce.ts';
 import type {BounceCategory, Phase} from './outcome.ts';
 
 const recipientPhases: ReadonlySet<Phase> = new Set<Phase>(['rcpt', 'data', 'dot']);
@@ -33,7 +33,7 @@ export function createClassify(rules: readonly BounceRule[]): Classify {
 	};
 }
 
-const undetermined: Judgement = {
+const undetermined: Classification = {
 	category: 'undetermined',
 	type: 'transient',
 	suppresses: false,
@@ -58,7 +58,7 @@ function isInDomain(host: string, name: string): boolean {
 	return host === name || host.endsWith(`.${name}`);
 }
 
-function toClassification(rule: BounceRule, facts: Facts): Judgement {
+function toClassification(rule: BounceRule, facts: Facts): Classification {
 	const category = limitToPhase(rule.category, facts);
 	const isHard = suppresses(category);
 	return {

@@ -53,7 +53,7 @@ export type ParsedMessage = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 	};
 
 /** Returns the placeholder for a message whose content is not known. */
-export const unreadLetter = (fault: string): ParsedMessage => ({
+export const unreadableMessage = (fault: string): ParsedMessage => ({
 	from: null,
 	subject: '',
 	automatic: false,
@@ -71,7 +71,7 @@ export const unreadLetter = (fault: string): ParsedMessage => ({
 });
 
 /** The results for a message that could not be checked. */
-export const unjudged: Verdicts = {
+export const uncheckedVerdicts: Verdicts = {
 	spf: {result: 'temperror', domain: null},
 	dkim: {result: 'temperror', domain: null},
 	dmarc: {result: 'temperror', domain: null},

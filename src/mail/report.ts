@@ -153,7 +153,7 @@ export type StoredInbound = {
 };
 
 /** The maximum number and total octets of unusable messages retained for review. The oldest are deleted first. */
-export const keptCaps = {messages: 10_000, bytes: 1024 ** 3} as const;
+export const retentionCaps = {messages: 10_000, bytes: 1024 ** 3} as const;
 
 /** How many octets of such a message are retained. The beginning suffices to tell what it is. */
 export const keptLength = 256 * 1024;

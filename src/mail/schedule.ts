@@ -1,7 +1,7 @@
 import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 
 /** How far ahead a message may be scheduled. */
-export const furthestMs = 30 * dayMs;
+export const maxAheadMs = 30 * dayMs;
 /** The minimum time between a message's start and its expiry. */
 export const minMs = 60_000;
 
@@ -11,7 +11,7 @@ export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +
 /** Parses `sendAt` to the store's form. Returns `null` for a past time (which means now), `undefined` if invalid. */
 export function readSendAt(text: string, now: number): string | null | undefined {
 	const time = parseMoment(text, now);
-	if (time === undefined || time > now + furthestMs) {
+	if (time === undefined || time > now + maxAheadMs) {
 		return undefined;
 	}
 	return time > now ? storeTime(time) : null;

@@ -31,7 +31,7 @@ export function subjectTerms(subject: string): Term[] {
 export type SearchCondition = Term | readonly Term[];
 
 /** Returns the terms for a search by subject words, or `null` if there are no words, or more than `maxQueryTerms`. */
-export function askedTerms(words: string): Term[] | null {
+export function queryTerms(words: string): Term[] | null {
 	const terms = parseWords(words).map(word => `w:${word}`);
 	return terms.length > 0 && terms.length <= maxQueryTerms ? terms : null;
 }

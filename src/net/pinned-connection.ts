@@ -3,7 +3,7 @@ import {type ConnectionOptions, connect, type SecureContext, type TLSSocket} fro
 import type {DnsAnswer} from './dns.ts';
 
 /** Looks up one type of address. `shouldBypassCache` bypasses the cache. */
-export type AskAddresses = (host: string, shouldBypassCache: boolean) => Promise<DnsAnswer<string>>;
+export type LookUpAddresses = (host: string, shouldBypassCache: boolean) => Promise<DnsAnswer<string>>;
 
 /** A host's addresses in DNS, IPv4 first, or why it has none. */
 type HostAddresses =
@@ -14,7 +14,7 @@ type HostAddresses =
 /** Resolves a host. The caller checks every address before it connects to one. */
 export async function findAddresses(
 	host: string,
-	ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses},
+	ask: {readonly a: LookUpAddresses; readonly aaaa: LookUpAddresses},
 	shouldBypassCache: boolean,
 ): Promise<HostAddresses> {
 	const answers = await Promise.all([ask.a(host, shouldBypassCache), ask.aaaa(host, shouldBypassCache)]);

@@ -3,7 +3,7 @@ import {Agent, request} from 'node:https';
 import type {Duplex} from 'node:stream';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import {isPublicAddress} from './ip-address.ts';
-import {type AskAddresses, connectPinned, findAddresses} from './pinned-connection.ts';
+import {connectPinned, findAddresses, type LookUpAddresses} from './pinned-connection.ts';
 
 // src/net holds the network tools that several folders share: addresses, names, URLs, DNS types and connections. It
 // relies on Node and on the resolvers passed in. Nothing here knows of messages, queues or the store, and nothing
@@ -13,7 +13,7 @@ import {type AskAddresses, connectPinned, findAddresses} from './pinned-connecti
 export type StandIn = {readonly host: string; readonly port: number};
 
 export type ProviderClientOptions = {
-	readonly resolver: {readonly a: AskAddresses; readonly aaaa: AskAddresses};
+	readonly resolver: {readonly a: LookUpAddresses; readonly aaaa: LookUpAddresses};
 	/** The stand-ins by host name, provider name, or `sns` (MAILCTL_PROVIDER_HOSTS). */
 	readonly standIns: ReadonlyMap<string, StandIn>;
 	readonly userAgent: string;
@@ -28,7 +28,7 @@ export type ProviderRequest = {
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly body?: Buffer;
 	/** In octets; 4 MiB by default. */
-	readonly maxAnswerLength?: number;
+	readonly maxResponseLength?: number;
 };
 export type ProviderResponse = {
 	readonly status: number;
@@ -79,7 +79,7 @@ export class ProviderClient {
 	 * Sends a request. `name` is the provider, or `sns`, which also uses the stand-in for SES. Rejects with
 	 * `ProviderHostError` if there is no response or it is too long.
 	 */
-	async ask(name: string, url: URL, init: ProviderRequest = {method: 'GET'}): Promise<ProviderResponse> {
+	async send(name: string, url: URL, init: ProviderRequest = {method: 'GET'}): Promise<ProviderResponse> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
 		const standIn = this.#standInFor(url.hostname, name, ...(name === 'sns' ? ['ses'] : []));
 		const state = {isSent: false};
@@ -125,7 +125,7 @@ export class ProviderClient {
 	#exchange(
 		send: typeof request | typeof requestPlain,
 		url: URL,
-		{method, headers, body, maxAnswerLength = defaultMaxLength}: ProviderRequest,
+		{method, headers, body, maxResponseLength = defaultMaxLength}: ProviderRequest,
 		signal: AbortSignal,
 		state: Progress,
 		target: object,
@@ -154,7 +154,7 @@ export class ProviderClient {
 				response.on('data', (chunk: Buffer) => {
 					size += chunk.length;
 					chunks.push(chunk);
-					if (size > maxAnswerLength) {
+					if (size > maxResponseLength) {
 						reject(new Error('its response is too long'));
 						outgoing.destroy();
 					}

@@ -34,10 +34,10 @@ function toPerson({person, machine, firstAt, userAgent}: Engagement): Person | n
 }
 
 /** The owner, from the token in the message. */
-export type Whose = Pick<Unsubscription, 'workspaceId' | 'messageId' | 'role' | 'address'>;
+export type LinkOwner = Pick<Unsubscription, 'workspaceId' | 'messageId' | 'role' | 'address'>;
 
 /** Merges two of the same kind and recipient. The event has the earlier time. */
-export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
+export function mergeEngagement<E extends Engagement>(earlier: E, later: Engagement): E {
 	return {
 		...earlier,
 		n: earlier.n + later.n,
@@ -57,7 +57,7 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 export function createEngagementWrite(
 	clock: Clock,
 	eventWriter: EventWriter,
-): GroupWrite<Whose & Engagement, boolean | 'wait'> {
+): GroupWrite<LinkOwner & Engagement, boolean | 'wait'> {
 	return {
 		name: 'engagement',
 		rank: 3,
@@ -99,7 +99,10 @@ function markScanner<E extends Engagement>(item: E, {state, state_at: at, links}
 	return together >= linkCount ? {...item, machine: true, machineN: n, person: null} : item;
 }
 
-function matchesToken(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
+function matchesToken(
+	recipient: Tracked,
+	{type, workspaceId, messageId, role, address}: LinkOwner & Engagement,
+): boolean {
 	return (
 		recipient.message_id === messageId &&
 		recipient.role === role &&
@@ -109,7 +112,7 @@ function matchesToken(recipient: Tracked, {type, workspaceId, messageId, role, a
 	);
 }
 
-export type Engaged = Engagement & {
+export type RecipientEngagement = Engagement & {
 	readonly recipient: Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'address' | 'role' | 'destination'>;
 	readonly recordedAt: string;
 };
@@ -118,13 +121,13 @@ export type Engaged = Engagement & {
 export async function recordEngagement(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
-	engaged: readonly Engaged[],
+	engaged: readonly RecipientEngagement[],
 ): Promise<void> {
-	const byKey = new Map<string, Engaged>();
+	const byKey = new Map<string, RecipientEngagement>();
 	for (const item of engaged) {
 		const key = `${item.recipient.id} ${item.type} ${item.url}`;
 		const earlier = byKey.get(key);
-		byKey.set(key, earlier ? merged(earlier, item) : item);
+		byKey.set(key, earlier ? mergeEngagement(earlier, item) : item);
 	}
 	// Other transactions may count the same rows at the same time. A common order prevents deadlocks.
 	const sorted = [...byKey].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, item]) => item);
@@ -154,7 +157,7 @@ export async function recordEngagement(
 }
 
 /** Returns the first open or click, and a person's first click if it follows those of machines. */
-function toEvents(item: Engaged, first: FirstOf): Engaged[] {
+function toEvents(item: RecipientEngagement, first: FirstOf): RecipientEngagement[] {
 	const person = toPerson(item);
 	const isFollowUp = item.type === 'clicked' && first.isFirstHuman && !(first.isFirst && !item.machine);
 	return [
@@ -163,7 +166,7 @@ function toEvents(item: Engaged, first: FirstOf): Engaged[] {
 	];
 }
 
-function toDetail({recipient, type, url, machine, userAgent}: Engaged): string {
+function toDetail({recipient, type, url, machine, userAgent}: RecipientEngagement): string {
 	return JSON.stringify({
 		recipient: recipient.address,
 		role: recipient.role,

@@ -46,7 +46,7 @@ export function findMatches(item: ReadMail, known: Known, acceptMs: number): Mat
 		if (first && !(candidate.via === first.via && envelopeVias.has(candidate.via))) {
 			break;
 		}
-		if (isYoung(candidate, item.inbound, acceptMs) && isProven(candidate, known)) {
+		if (isTokenRecent(candidate, item.inbound, acceptMs) && isProven(candidate, known)) {
 			proven.push(candidate);
 		}
 	}
@@ -54,7 +54,7 @@ export function findMatches(item: ReadMail, known: Known, acceptMs: number): Mat
 }
 
 /** Whether a token is recent enough to count (R3.2). */
-export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: StoredInbound, acceptMs: number): boolean {
+export function isTokenRecent({id}: Pick<Candidate, 'id'>, {receivedAt}: StoredInbound, acceptMs: number): boolean {
 	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
 }
 
@@ -117,7 +117,7 @@ const maxNamed = 20;
  * newest message to the address, if that is from the last 90 days and a single workspace. Among several workspaces, the
  * right one cannot be determined (R3.19).
  */
-export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
+export async function findReporterMatches(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
 	if (item.reporter === null || item.reading.kind !== 'arf') {
 		return [];
 	}
@@ -167,7 +167,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
 			return [];
 		}
-		const fault = isYoung(candidate, item.inbound, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
+		const fault = isTokenRecent(candidate, item.inbound, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
 		return [{via, id, fault} as const];
 	});
 	return JSON.stringify({kind, reports: reports.slice(0, maxShown).map(cutReport), tried} satisfies Review);

@@ -43,7 +43,7 @@ export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
 	/** Whether endpoints of test keys get it too although it is about no message. */
 	readonly isTest?: boolean;
 	/** The id of the received mail it is about. Removing that mail also removes its deliveries. Absent for messages. */
-	readonly keptFor?: string;
+	readonly receivedId?: string;
 };
 
 /** Returns the notice that an endpoint was disabled. It omits the path of the URL, which may contain a secret. */
@@ -78,7 +78,7 @@ export async function notify(
 	await fanOut(trx, posted, notifier, subscribers);
 }
 
-type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'keptFor'> & Pick<AnnouncedEvent, 'recordedAt'>;
+type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'receivedId'> & Pick<AnnouncedEvent, 'recordedAt'>;
 
 /** Returns what endpoints get for a timeline event. A bounce after the last attempt becomes two events. */
 function toPosted({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
@@ -133,7 +133,7 @@ async function fanOut(
 				id: newId('whd'),
 				workspaceId: event.workspaceId,
 				endpointId: subscriber.id,
-				messageId: event.keptFor ?? message?.id ?? null,
+				messageId: event.receivedId ?? message?.id ?? null,
 				eventId: event.id,
 				eventType: event.type,
 				body: webhookBody(event, described, subscriber.format ?? 'default'),

@@ -26,7 +26,7 @@ export async function recordReceived(
 			recipient: null,
 			at: receivedAt,
 			detail,
-			keptFor: id,
+			receivedId: id,
 		})),
 		eventWriter,
 	);

@@ -9,7 +9,7 @@ import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
 import {countTls, type TlsDay} from '../resources/domains/tls-store.ts';
 import type {NewSuppression} from '../resources/suppressions/store.ts';
 import {findSubscribers, type Subscriber} from '../resources/webhooks/store.ts';
-import {askTogether} from '../store/engine/dialect.ts';
+import {queryTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
 import {forgetSealed} from '../store/messages.ts';
@@ -17,7 +17,7 @@ import {type EndedAttempt, endClaims, findReported, insertAttempts, writeOutcome
 import {type EarlierAttempts, readEarlier} from '../store/reputation.ts';
 import {queuedEvent} from '../store/timeline.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
-import {type Engaged, recordEngagement} from './engagement.ts';
+import {type RecipientEngagement, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {
 	type AnnouncedEvent,
@@ -49,7 +49,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			const ended = await endClaims(trx, boot, items.map(toEndedAttempt));
 			const claims = new Map(ended.map(toEntry));
 			const {held, bounced, triedBefore} = selectHeld(items, claims);
-			const [reported, written, earlier, subscribers] = await askTogether(
+			const [reported, written, earlier, subscribers] = await queryTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
 				() => writeOutcomes(trx, ended),
@@ -365,7 +365,7 @@ function toComplaint(recorded: JudgedAttempt): Complaint[] {
 	];
 }
 
-function toEngaged(recorded: JudgedAttempt): Engaged[] {
+function toEngaged(recorded: JudgedAttempt): RecipientEngagement[] {
 	const {recipient, rendered, result} = recorded;
 	const type = followsOf(recorded);
 	const tracking = toTracking(recipient);

@@ -33,7 +33,7 @@ type MatchedReport = Reported & {readonly report: Report};
  * Applies reports in the order in which their states may follow one another. Returns the event of each report; one
  * without an event changed nothing.
  */
-export async function actOn(
+export async function applyReports(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	reported: readonly Reported[],

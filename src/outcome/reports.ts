@@ -6,22 +6,30 @@ import type {EventType} from '../mail/message.ts';
 import {erasedAddress, readExtras} from '../mail/message.ts';
 import {
 	type Candidate,
-	keptCaps,
 	keptLength,
 	type Report,
 	type ReportAction,
 	type RetentionReason,
 	reportTokenMs,
+	retentionCaps,
 	type Via,
 } from '../mail/report.ts';
 import {type InboundEnd, markRead} from '../resources/received/inbound-store.ts';
 import {type KeptCaps, trimInstallation, trimWorkspace} from '../resources/received/kept-store.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
-import {findMatches, isYoung, type Known, type Match, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
+import {
+	findMatches,
+	findReporterMatches,
+	isTokenRecent,
+	type Known,
+	type Match,
+	type ReadMail,
+	reviewText,
+} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
 import {recordReceived} from './received.ts';
-import {actOn, type Reported} from './report-effects.ts';
+import {applyReports, type Reported} from './report-effects.ts';
 
 export type {ReadMail} from './matches.ts';
 
@@ -68,7 +76,7 @@ const maxRemovals = 1000;
  */
 export function createReportWrite(
 	eventWriter: EventWriter,
-	{retentionDays, caps = keptCaps}: ReportOptions,
+	{retentionDays, caps = retentionCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
 	/** By workspace; `null` for mail of no workspace. */
 	const untrimmed = new Map<string | null, {readonly count: number; readonly bytes: number}>();
@@ -98,7 +106,7 @@ export function createReportWrite(
 			const acceptMs = reportTokenMs(retentionDays());
 			const {known, matches} = await prove(trx, items, acceptMs);
 			const added = await addReports(trx, eventWriter, matches.flat());
-			const events = await actOn(trx, eventWriter, added);
+			const events = await applyReports(trx, eventWriter, added);
 			const newReports = groupBy(await withoutExcess(trx, added, events), ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
 				const newEvents = new Map(
@@ -136,7 +144,7 @@ async function prove(
 ): Promise<{readonly known: Known; readonly matches: Match[][]}> {
 	const recentIds = (item: ReadMail, prefix: string) =>
 		item.candidates
-			.filter(candidate => candidate.id.startsWith(prefix) && isYoung(candidate, item.inbound, acceptMs))
+			.filter(candidate => candidate.id.startsWith(prefix) && isTokenRecent(candidate, item.inbound, acceptMs))
 			.map(({id}) => id);
 	const recipientIds = new Set(items.flatMap(item => recentIds(item, 'rcp_')));
 	const candidates = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
@@ -154,7 +162,7 @@ async function prove(
 	const matches: Match[][] = [];
 	for (const item of items) {
 		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
-		const all = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
+		const all = proven.length > 0 ? proven : await findReporterMatches(trx, item);
 		matches.push(all.filter(isNotErased).filter(isInScope).map(withoutHidden));
 	}
 	return {known, matches};

@@ -107,13 +107,13 @@ function expired(lastReply: string | null, {expires}: Retry): Outcome {
 }
 
 /** How an operator removes waiting recipients: silently, or as a bounce that webhooks report. Neither suppresses. */
-export type GivenUp = {readonly kind: 'drop' | 'cancel'} | {readonly kind: 'fail'; readonly reason: string};
+export type OperatorEnd = {readonly kind: 'drop' | 'cancel'} | {readonly kind: 'fail'; readonly reason: string};
 
 /** Takes recipients out of the queue for an operator, with timeline entries. Skips those being attempted. */
-export async function giveUp(
+export async function endByOperator(
 	trx: Knex.Transaction,
 	step: Step,
-	end: GivenUp,
+	end: OperatorEnd,
 	eventWriter: Notifier,
 ): Promise<readonly Recipient[]> {
 	const state = end.kind === 'fail' ? 'bounced' : 'errored';
@@ -138,7 +138,7 @@ export async function giveUp(
 	return ended;
 }
 
-function endDetail(end: GivenUp, {attempts}: Recipient): Record<string, unknown> {
+function endDetail(end: OperatorEnd, {attempts}: Recipient): Record<string, unknown> {
 	return end.kind === 'fail'
 		? {attempt: attempts, type: 'transient', category: 'operator', reason: end.reason}
 		: {reason: end.kind === 'drop' ? 'dropped' : 'cancelled'};

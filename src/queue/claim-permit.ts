@@ -3,7 +3,7 @@ import type {Precedence, Route} from '../mail/route.ts';
 import type {WarmUpDay} from './pace/choose-route.ts';
 import {connectionsOf} from './pace/site-state.ts';
 import type {Rank} from './ranks.ts';
-import {type DestinationQueue, keptFrom, type Pool, type Site} from './site.ts';
+import {type DestinationQueue, type Pool, reservedFrom, type Site} from './site.ts';
 
 /** Permission to claim at most `limit` recipients. If `asksNext`, the claim also reads when the next one is due. */
 export type ClaimPermit = {
@@ -45,7 +45,7 @@ export function travelTerms({site, route, queue}: ClaimPermit, now: Moment): Tra
 	const {mailsPerSession} = site.state;
 	const isLowered = mailsPerSession < route.terms.mailsPerSession;
 	const isHigh = queue.priority === 'high';
-	const leaves = keptFrom(site, queue, now.monotonic);
+	const leaves = reservedFrom(site, queue, now.monotonic);
 	const precedence = isHigh || leaves > 0 ? {isHigh, leaves} : null;
 	return {connections, precedence, route: isLowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
 }

@@ -1,5 +1,5 @@
 import {isHighRank, type Phase, phaseOf, type Rank, ranks} from './ranks.ts';
-import {type DestinationQueue, keepForHigh, ownCapacity, rankAt, type Site} from './site.ts';
+import {type DestinationQueue, ownCapacity, rankAt, reserveForHigh, type Site} from './site.ts';
 
 /** One workspace's mail at a provider. */
 export type Lane = {
@@ -29,7 +29,7 @@ export function readyRank({ready}: Lane, priority: Overtaken): Rank | undefined 
 export function countPassed(site: Site, queue: DestinationQueue, recipients: number, monotonic: number): void {
 	const {priority, workspaceId} = queue;
 	if (priority === 'high' && recipients > 0) {
-		keepForHigh(site, workspaceId, monotonic);
+		reserveForHigh(site, workspaceId, monotonic);
 	}
 	const lane = site.lanes.get(workspaceId);
 	for (const overtakenPriority of lane ? overtaken : []) {

@@ -101,7 +101,7 @@ export type Site = Timed & {
 	/** By workspace, in the order of their turns. */
 	readonly lanes: Map<string, Lane>;
 	/** Until when a connection is reserved for more high-priority mail, by workspace (monotonic ms), earliest first. */
-	readonly keepsUntil: Map<string, number>;
+	readonly reservedUntil: Map<string, number>;
 	/** The number of queues placed here that are ready or have recipients in flight. */
 	queues: number;
 	/** Queues that were last placed here and whose mail is due later. */
@@ -125,7 +125,7 @@ export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, isSav
 		highInFlight: 0,
 		unheard: new Map(),
 		lanes: new Map(),
-		keepsUntil: new Map(),
+		reservedUntil: new Map(),
 		queues: 0,
 		resting: new Set(),
 		isSaved,
@@ -154,21 +154,21 @@ const maxRetained = 1000;
  * Returns how many connections this mail must leave to high-priority mail of its workspace: one of several.
  * Low-priority mail always leaves one, normal mail only while high-priority mail has been arriving.
  */
-export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
+export function reservedFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
 	const shouldReserve =
-		priority === 'low' || (priority === 'normal' && monotonic < (site.keepsUntil.get(workspaceId) ?? monotonic));
+		priority === 'low' || (priority === 'normal' && monotonic < (site.reservedUntil.get(workspaceId) ?? monotonic));
 	return shouldReserve && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
 }
 
 /** Reserves a connection for more high-priority mail of the workspace, some of which just arrived. */
-export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: number): void {
-	keepsUntil.delete(workspaceId);
-	keepsUntil.set(workspaceId, monotonic + reserveMs);
-	for (const [oldest, until] of keepsUntil) {
-		if (until > monotonic && keepsUntil.size <= maxRetained) {
+export function reserveForHigh({reservedUntil}: Site, workspaceId: string, monotonic: number): void {
+	reservedUntil.delete(workspaceId);
+	reservedUntil.set(workspaceId, monotonic + reserveMs);
+	for (const [oldest, until] of reservedUntil) {
+		if (until > monotonic && reservedUntil.size <= maxRetained) {
 			return;
 		}
-		keepsUntil.delete(oldest);
+		reservedUntil.delete(oldest);
 	}
 }
 

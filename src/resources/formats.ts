@@ -11,7 +11,7 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../mail/message.ts';
 import {parseRoute} from '../mail/route.ts';
-import {askedTerms, maxQueryTerms} from '../mail/terms.ts';
+import {maxQueryTerms, queryTerms} from '../mail/terms.ts';
 import {maxOverlap} from '../mail/webhook.ts';
 import {maxDays} from './messages/stats.ts';
 
@@ -91,7 +91,7 @@ export const formats = {
 		isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code',
 	'topic-code': text => (isTopicCode(text) ? null : 'must be 1 to 64 letters, digits, hyphens and underscores'),
 	'subject-words': text =>
-		askedTerms(text.slice(0, maxSubjectLength)) !== null && text.length <= maxSubjectLength
+		queryTerms(text.slice(0, maxSubjectLength)) !== null && text.length <= maxSubjectLength
 			? null
 			: `must contain 1 to ${maxQueryTerms} words of letters and digits`,
 	'metadata-key': text =>

@@ -221,7 +221,7 @@ export function notFound(noun: string, name: string, texts: Partial<RefusalTexts
 }
 
 /** Throws `Refused` because a field is invalid. `must` is the rest of the sentence, such as `must be a URL`. */
-export function unusable(field: string, must: string): never {
+export function refuseField(field: string, must: string): never {
 	const wrong = `${field} ${must}`;
 	throw new Refused('unprocessable_entity', {wrong, next: 'correct the value', api: `${wrong}.`});
 }

@@ -15,17 +15,17 @@ import {
 	type OptOut,
 	type Preferences,
 	readAddressees,
-	teachContacts,
+	recordContacts,
 } from '../resources/topics/store.ts';
 import {readDeletedWorkspaces} from '../resources/workspaces/store.ts';
-import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
+import {holdOffDeletions, queryTogether} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
 import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
-import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
+import {addToMonth, countMonth, countUsage, type MonthCount, subtractFromMonth} from '../store/usage.ts';
 import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
 type AcceptWriteOptions = {
@@ -50,7 +50,7 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 		bytes: sends => sends.reduce((sum, draft) => sum + toBytes(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const [, deleted, addressees, optedOut] = await askTogether(
+			const [, deleted, addressees, optedOut] = await queryTogether(
 				trx,
 				() => holdOffDeletions(trx),
 				() => readDeletedWorkspaces(trx),
@@ -196,7 +196,7 @@ function judge(draft: Draft, reason: BlockReason | null, newId: NewId): Accepted
 }
 
 async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], context: RowContext): Promise<void> {
-	const preferences = await teachContacts(trx, toContactUpdates(entries, context), context.now);
+	const preferences = await recordContacts(trx, toContactUpdates(entries, context), context.now);
 	await insertMessages(trx, messageRows(entries, preferences));
 	await insertTerms(trx, entries.map(toMessageTerms));
 	await insertAttachments(trx, entries.map(toMessageFiles));
@@ -208,9 +208,9 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], cont
 function toContactUpdates(
 	entries: readonly Entry[],
 	{addressees, newId}: RowContext,
-): Parameters<typeof teachContacts>[1] {
+): Parameters<typeof recordContacts>[1] {
 	const newContact = () => newId('con');
-	const updates: Array<Parameters<typeof teachContacts>[1][number]> = [];
+	const updates: Array<Parameters<typeof recordContacts>[1][number]> = [];
 	for (const {draft} of entries) {
 		const {send} = draft;
 		updates.push({
@@ -409,7 +409,7 @@ async function enforceQuotas(
 			}
 		}
 	}
-	await giveBack(trx, month.name, excess);
+	await subtractFromMonth(trx, month.name, excess);
 	return {results: judged, over};
 }
 

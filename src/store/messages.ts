@@ -109,7 +109,7 @@ export async function findLinked(
 }
 
 /** Returns what a reply needs of the message that it responds to; `undefined` if the workspace has no such message. */
-export async function findAnswered(
+export async function findRepliedTo(
 	reader: Knex,
 	workspaceId: string,
 	id: string,

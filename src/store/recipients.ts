@@ -137,7 +137,7 @@ const maxAttempts = 50;
  * Returns the mail servers that a recipient's last attempts contacted, in order. Attempts without a conversation have
  * no row with a host.
  */
-export async function readAsked(reader: Knex, recipientId: string): Promise<PreviousAttempt[]> {
+export async function readContactedServers(reader: Knex, recipientId: string): Promise<PreviousAttempt[]> {
 	const attempts: PreviousAttempt[] = await reader('attempts')
 		.where({recipient_id: recipientId})
 		.whereNotNull('host')

@@ -10,7 +10,7 @@ import {
 	submittedType,
 } from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
-import {deleteDeliveries, findAbout} from '../resources/webhooks/store.ts';
+import {deleteDeliveries, findForMessages} from '../resources/webhooks/store.ts';
 import {type Dialect, holdsBytes, lockLate, queryRows, rowSource} from './engine/dialect.ts';
 import {alongIndex, nearIds} from './engine/rows.ts';
 import type {Erasure} from './erasures.ts';
@@ -71,7 +71,7 @@ export async function removeMessages(
 	for (const table of ['events', 'attachments', 'reports']) {
 		await trx(table).whereIn('message_id', old).delete();
 	}
-	await deleteDeliveries(trx, await findAbout(trx, old));
+	await deleteDeliveries(trx, await findForMessages(trx, old));
 	await trx('recipients').whereIn('id', recipientIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, recipientIds};

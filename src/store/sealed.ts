@@ -111,7 +111,7 @@ export type SealedColumn = {
 	/** How many octets at the start of a value are enough to find the key ids of all its secrets. */
 	readonly head: number;
 	/** Passes each sealed secret of a value through `change`. */
-	readonly each: (value: string, change: (sealed: string) => string) => string;
+	readonly mapSecrets: (value: string, change: (sealed: string) => string) => string;
 };
 
 /** The length of `v1.255.` */
@@ -123,16 +123,16 @@ const wholeValue = (value: string, change: (sealed: string) => string) => change
  * sensitive variables, keys of certificates.
  */
 export const sealedColumns: readonly SealedColumn[] = [
-	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: wholeValue},
-	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: wholeValue},
-	{table: 'webhook_endpoints', column: 'previous_secret', head: sealedHead, each: wholeValue},
-	{table: 'workspaces', column: 'route', head: 65_536, each: withPasswords},
-	{table: 'users', column: 'totp', head: sealedHead, each: wholeValue},
-	{table: 'smarthosts', column: 'secret', head: sealedHead, each: wholeValue},
-	{table: 'alerts', column: 'secret', head: sealedHead, each: wholeValue},
-	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, each: wholeValue},
-	{table: 'certificates', column: 'secret', key: 'name', head: sealedHead, each: wholeValue},
-	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, each: wholeValue},
+	{table: 'dkim_keys', column: 'secret', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'webhook_endpoints', column: 'previous_secret', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'workspaces', column: 'route', head: 65_536, mapSecrets: withPasswords},
+	{table: 'users', column: 'totp', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'smarthosts', column: 'secret', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'alerts', column: 'secret', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'certificates', column: 'secret', key: 'name', head: sealedHead, mapSecrets: wholeValue},
+	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, mapSecrets: wholeValue},
 ];
 
 /** Returns the id of the key that sealed a value; `null` if it is not a sealed secret. */
@@ -144,12 +144,12 @@ function parseKeyId(sealed: string): number | null {
 /** Returns the ids of the keys that sealed something in the store. */
 export async function sealingIds(reader: Knex): Promise<number[]> {
 	const ids = new Set<number>();
-	for (const {table, column, head, each} of sealedColumns) {
+	for (const {table, column, head, mapSecrets} of sealedColumns) {
 		const heads: Array<{value: string}> = await reader(table)
 			.whereNotNull(column)
 			.distinct(reader.raw('substr(??, 1, ?) as value', [column, head]));
 		for (const {value} of heads) {
-			each(value, sealed => {
+			mapSecrets(value, sealed => {
 				const id = parseKeyId(sealed);
 				if (id !== null) {
 					ids.add(id);
@@ -164,12 +164,12 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 /** Returns every secret of the store with the id that it is sealed for. */
 export async function readSealed(reader: Knex): Promise<Array<{owner: string; sealed: string}>> {
 	const secrets: Array<{owner: string; sealed: string}> = [];
-	for (const {table, column, key = 'id', owner: ownerColumn = key, each} of sealedColumns) {
+	for (const {table, column, key = 'id', owner: ownerColumn = key, mapSecrets} of sealedColumns) {
 		const rows: Array<{owner: string; value: string}> = await reader(table)
 			.where(column, '<>', '')
 			.select({owner: ownerColumn, value: column});
 		for (const {owner, value} of rows) {
-			each(value, sealed => {
+			mapSecrets(value, sealed => {
 				secrets.push({owner, sealed});
 				return sealed;
 			});
@@ -187,7 +187,7 @@ type Resealed = {readonly resealed: number; readonly damaged: readonly string[];
  */
 export async function resealRows(
 	trx: Knex.Transaction,
-	{table, column, key = 'id', owner: ownerColumn = key, each}: SealedColumn,
+	{table, column, key = 'id', owner: ownerColumn = key, mapSecrets}: SealedColumn,
 	vault: Vault,
 	{after, max}: {readonly after: string; readonly max: number},
 ): Promise<Resealed> {
@@ -200,7 +200,7 @@ export async function resealRows(
 	const damaged: string[] = [];
 	let resealed = 0;
 	for (const {id, owner, value} of rows) {
-		const next = resealValue(owner, value, each, vault);
+		const next = resealValue(owner, value, mapSecrets, vault);
 		if (next === null) {
 			damaged.push(id);
 		} else if (next !== value) {
@@ -213,7 +213,7 @@ export async function resealRows(
 	return {resealed, damaged, last: rows.length === max ? (rows.at(-1)?.id ?? null) : null};
 }
 
-function resealValue(owner: string, value: string, each: SealedColumn['each'], vault: Vault): string | null {
+function resealValue(owner: string, value: string, each: SealedColumn['mapSecrets'], vault: Vault): string | null {
 	try {
 		return each(value, sealed =>
 			parseKeyId(sealed) === vault.current() ? sealed : vault.seal(owner, vault.open(owner, sealed)),

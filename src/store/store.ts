@@ -49,7 +49,7 @@ export type Store = {
 	/** Receives other nodes' notices, with PostgreSQL only. The notice is `null` if some may have been missed. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
 	/** Notifies all nodes, with PostgreSQL only: at most `maxNoticeLength` octets. Lost notices only cause a delay. */
-	readonly tell: (notice: string) => Promise<void>;
+	readonly notifyNodes: (notice: string) => Promise<void>;
 	/** Resolves if the store responds soon. */
 	readonly ping: () => Promise<void>;
 	/** Waits for the writer, then closes every connection. */
@@ -111,7 +111,7 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		database,
 		// In a transaction of its own that writes nothing: NOTIFY takes a lock until the commit, so within the
 		// transaction of the message it would make commits wait for each other.
-		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
+		notifyNodes: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
 		ping: () => withinPingLimit(reader.raw('select 1')),
 		async close() {
 			await writer.idle();

@@ -113,7 +113,7 @@ function toMonthInsert(
 }
 
 /** Subtracts what `countMonth` added in excess in the same transaction. */
-export async function giveBack(
+export async function subtractFromMonth(
 	trx: Knex.Transaction,
 	month: string,
 	excess: ReadonlyArray<{readonly workspaceId: string; readonly n: number}>,

@@ -3,7 +3,7 @@ import {createReadStream} from 'node:fs';
 import {connect, type Socket} from 'node:net';
 import {Readable} from 'node:stream';
 import test, {type ExecutionContext} from 'ava';
-import {AnswerSeats} from '../../src/api/large-answers.ts';
+import {ResponseSeats} from '../../src/api/large-answers.ts';
 import {createApi} from '../../src/api/server.ts';
 import {apiError} from '../../src/mail/api-error.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -12,7 +12,7 @@ import {newId} from '../helpers/workspace.ts';
 const never = new AbortController().signal;
 
 test('gives seats to an owner’s waiting requests in order, unless too many, too late or disconnected', async t => {
-	const seats = new AnswerSeats({seats: 1, waiting: 2, waitMs: 50});
+	const seats = new ResponseSeats({seats: 1, waiting: 2, waitMs: 50});
 	const first = await seats.wait('a', never);
 	t.truthy(first);
 	t.is(seats.take('a'), undefined);

@@ -4,7 +4,7 @@ import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {createLinks} from '../../src/compose/links/links.ts';
 import {compileVariant, type VariantSource} from '../../src/compose/render/compile.ts';
 import {createRenderer} from '../../src/compose/render/render.ts';
-import {MessageComposer} from '../../src/daemon/threads/make.ts';
+import {MessageComposer} from '../../src/daemon/threads/message-composer.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
 import type {MakeJob, MakeResult} from '../../src/queue/renderers.ts';

@@ -5,8 +5,8 @@ import {
 	duration,
 	fields,
 	folded,
+	formatNextAttempt,
 	grouped,
-	nextTry,
 	printable,
 	table,
 	toTable,
@@ -124,8 +124,8 @@ test('aligns the values of fields and folds long ones', t => {
 
 test('shows the next attempt of a recipient, or since when it is due', t => {
 	const at = '2026-06-09T10:15:30.000Z';
-	t.is(nextTry(at, Date.parse(at) - 1), 'next attempt 2026-06-09 10:15:30 UTC');
-	t.is(nextTry(at, Date.parse(at)), 'due since 2026-06-09 10:15:30 UTC');
+	t.is(formatNextAttempt(at, Date.parse(at) - 1), 'next attempt 2026-06-09 10:15:30 UTC');
+	t.is(formatNextAttempt(at, Date.parse(at)), 'due since 2026-06-09 10:15:30 UTC');
 });
 
 test('prints durations in their two largest units', t => {

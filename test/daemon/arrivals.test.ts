@@ -12,7 +12,7 @@ test('a notice names queues to other nodes; one that is too long or unreadable m
 	const notices: string[] = [];
 	let answer = () => undefined as unknown;
 	const store = {
-		tell: async (notice: string) => {
+		notifyNodes: async (notice: string) => {
 			notices.push(notice);
 			await new Promise(resolve => {
 				answer = () => resolve(undefined);
@@ -58,7 +58,7 @@ if (engines.includes('postgres')) {
 		const received: Array<string | null> = [];
 		await other.listen(notice => received.push(notice));
 		t.deepEqual(received, [null], 'earlier notices may have been missed');
-		await one.tell('hello');
+		await one.notifyNodes('hello');
 		await waitFor('the notice', () => received.includes('hello'));
 
 		const cut = `select pg_terminate_backend(pid) from pg_stat_activity
@@ -66,7 +66,7 @@ if (engines.includes('postgres')) {
 		await one.database.raw(cut);
 		await waitFor('it listens again', () => received.length === 3);
 		t.is(received[2], null);
-		await one.tell('again');
+		await one.notifyNodes('again');
 		await waitFor('the notice', () => received[3] === 'again');
 	});
 }

@@ -4,8 +4,8 @@ import {text} from 'node:stream/consumers';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
-import {prettyLine} from '../../src/daemon/lines.ts';
 import {createLog} from '../../src/daemon/log.ts';
+import {prettyLine} from '../../src/daemon/pretty-line.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
 function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {

@@ -6,7 +6,7 @@ import type {StoredInbound} from '../../src/mail/report.ts';
 import {InfrastructureAlarm} from '../../src/outcome/infrastructure-alarm.ts';
 import type {JudgedAttempt} from '../../src/outcome/settle.ts';
 import type {Site} from '../../src/queue/site.ts';
-import type {Attempted} from '../../src/resources/webhooks/turn.ts';
+import type {FinishedAttempt} from '../../src/resources/webhooks/turn.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
@@ -302,7 +302,7 @@ test('logs a domain that loses its records as a warning, and as an error once it
 });
 
 /** The end of a post; `status` 200 acknowledges the event. */
-function posted(status: number, after: Partial<Attempted['after']> = {}): Attempted {
+function posted(status: number, after: Partial<FinishedAttempt['after']> = {}): FinishedAttempt {
 	const delivery = {id: 'whd_1', endpointId: 'whe_1', url: 'https://app.example/secret', eventType: 'delivered'};
 	const state = status === 200 ? 'delivered' : 'failed';
 	return {

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {findLinks} from '../../src/compose/links/rewrite.ts';
-import {lookAt} from '../../src/dashboard/look.ts';
+import {inspectMail} from '../../src/dashboard/look.ts';
 import {mailContent} from '../../src/dashboard/mail-frame.ts';
 import {seenMail} from '../../src/dashboard/seen-mail.ts';
 import {headersContent, previewContent, sourceContent, textContent} from '../../src/resources/messages/mail-page.ts';
@@ -143,9 +143,9 @@ test('no message exhausts the memory of its parser thread, which would end the p
 	] as const) {
 		const raw = Buffer.alloc(size, filling);
 		raw.write(`${header}\r\n`);
-		t.true((await lookAt('w', 'mail', {raw})).ok, filling);
-		t.true((await lookAt('w', 'file', {raw, index: 0})).ok, filling);
-		t.true((await lookAt('w', 'report', {raw, rules: []})).ok, filling);
+		t.true((await inspectMail('w', 'mail', {raw})).ok, filling);
+		t.true((await inspectMail('w', 'file', {raw, index: 0})).ok, filling);
+		t.true((await inspectMail('w', 'report', {raw, rules: []})).ok, filling);
 	}
 });
 
@@ -153,9 +153,9 @@ test('parses a message with its files and reports in a thread', async t => {
 	const raw = Buffer.from(
 		'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<a href="https://a.example/">\r\n--b\r\nContent-Type: application/x; name=a.bin\r\n\r\nhello\r\n--b--\r\n',
 	);
-	const mail = await lookAt('w', 'mail', {raw});
+	const mail = await inspectMail('w', 'mail', {raw});
 	t.like(mail, {ok: true, seen: {html: {links: ['https://a.example/']}, files: [{name: 'a.bin', octets: 5}]}});
-	const file = await lookAt('w', 'file', {raw, index: 0});
+	const file = await inspectMail('w', 'file', {raw, index: 0});
 	t.is(
 		file.ok &&
 			Buffer.from(file.seen?.content ?? [])
@@ -163,8 +163,8 @@ test('parses a message with its files and reports in a thread', async t => {
 				.trim(),
 		'hello',
 	);
-	t.deepEqual(await lookAt('w', 'file', {raw, index: 1}), {ok: true, seen: null});
+	t.deepEqual(await inspectMail('w', 'file', {raw, index: 1}), {ok: true, seen: null});
 	const returned = unmatchedBounce('gone@dest.example');
-	const report = await lookAt('w', 'report', {raw: Buffer.from(returned), rules: []});
+	const report = await inspectMail('w', 'report', {raw: Buffer.from(returned), rules: []});
 	t.like(report, {ok: true, seen: {kind: 'dsn', reports: [{recipient: 'gone@dest.example', rule: null}]}});
 });

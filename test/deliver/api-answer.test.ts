@@ -1,5 +1,5 @@
 import test from 'ava';
-import {readApiAnswer} from '../../src/deliver/api-answer.ts';
+import {readApiResponse} from '../../src/deliver/api-answer.ts';
 import {verdict} from '../../src/deliver/verdict.ts';
 import {providerIdIn, smtpReply} from '../../src/mail/outcome.ts';
 import type {RelayApi} from '../../src/net/relay-url.ts';
@@ -57,7 +57,11 @@ const rows: readonly Row[] = [
 for (const [api, status, body, type, expected] of rows) {
 	const text = typeof body === 'string' ? body : JSON.stringify(body);
 	test(`${api} ${status} ${type.split(':')[0]} ${text.slice(0, 70)}: ${expected}`, t => {
-		const {phase, code, text: line} = readApiAnswer(api, {status, headers: {'x-amzn-errortype': type}, body: text});
+		const {
+			phase,
+			code,
+			text: line,
+		} = readApiResponse(api, {status, headers: {'x-amzn-errortype': type}, body: text});
 		const reply = smtpReply(code, [line]);
 		t.is(reply.enhanced?.[0], String(code)[0]);
 		const circumstances = {host: 'api.test', isRelay: true, hasTlsFailed: false, isHeloOnly: false, classify};
@@ -73,7 +77,7 @@ for (const [api, status, body, type, expected] of rows) {
 test('reads the provider’s message id, which its events refer to', t => {
 	const idOf = (api: RelayApi, body: object | string) => {
 		const text = typeof body === 'string' ? body : JSON.stringify(body);
-		const {code, text: line} = readApiAnswer(api, {status: 200, headers: {}, body: text});
+		const {code, text: line} = readApiResponse(api, {status: 200, headers: {}, body: text});
 		t.is(code, 250);
 		return providerIdIn(smtpReply(code, [line]).text);
 	};
@@ -87,7 +91,7 @@ test('reads the provider’s message id, which its events refer to', t => {
 });
 
 test('passes Retry-After on to the retry schedule', t => {
-	const {text} = readApiAnswer('ses', {status: 429, headers: {'retry-after': '90'}, body: '{}'});
+	const {text} = readApiResponse('ses', {status: 429, headers: {'retry-after': '90'}, body: '{}'});
 	const circumstances = {host: 'api.test', isRelay: true, hasTlsFailed: false, isHeloOnly: false, classify};
 	const {outcome} = verdict({by: 'reply', phase: 'dot', reply: smtpReply(421, [text])}, circumstances);
 	t.like(outcome, {kind: 'deferred', waitMs: 90_000});

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findMxHosts, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
+import {findMxHosts, type NoHost, type RecipientSearch} from '../../src/deliver/find-hosts.ts';
 import type {Clock} from '../../src/kit/clock.ts';
 import {createResolver} from '../../src/net/resolver.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
@@ -8,7 +8,7 @@ import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 type MxHostsOptions = Parameters<typeof findMxHosts>[2];
 
 const minute = 60_000;
-const anyRecipient: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};
+const anyRecipient: RecipientSearch = {recipientId: 'rcp_1', terms: {sources: []}};
 
 async function start(
 	t: Parameters<typeof startFakeDns>[0],
@@ -29,7 +29,7 @@ async function start(
 	};
 	return {
 		dns,
-		hosts: (domain: string, recipient: Partial<Seeking> = {}) =>
+		hosts: (domain: string, recipient: Partial<RecipientSearch> = {}) =>
 			findMxHosts(domain, {...anyRecipient, ...recipient}, options),
 		async addresses(domain: string, recipientId = 'rcp_1'): Promise<string[]> {
 			const found = await findMxHosts(domain, {...anyRecipient, recipientId}, options);

@@ -12,26 +12,28 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 
 type Lab = Awaited<ReturnType<typeof startLab>>;
 
-const askedBy = (n: number, {attempts}: AttemptResult): PreviousAttempt[] => attempts.map(one => ({...one, n}));
+const toPreviousAttempts = (n: number, {attempts}: AttemptResult): PreviousAttempt[] =>
+	attempts.map(one => ({...one, n}));
 
 /** Repeats attempts until delivery. Returns the mail servers and addresses that each attempt contacted. */
 async function tries(lab: Lab, most: number, recipientId = 'rcp_1'): Promise<string[][]> {
 	const all: string[][] = [];
-	let asked: readonly PreviousAttempt[] = [];
+	let previousAttempts: readonly PreviousAttempt[] = [];
 	for (let attempt = 1; attempt <= most; attempt++) {
-		const result = await lab.deliver({recipientId, attempt, asked});
+		const result = await lab.deliver({recipientId, attempt, previousAttempts});
 		all.push(result.attempts.map(({host, ip}) => `${host} ${ip}`));
 		if (result.outcome.kind === 'delivered') {
 			return all;
 		}
 
-		asked = [...asked, ...askedBy(attempt, result)];
+		previousAttempts = [...previousAttempts, ...toPreviousAttempts(attempt, result)];
 	}
 
 	throw new Error(`not delivered: ${JSON.stringify(all)}`);
 }
 
-const hostsOf = (all: readonly string[][]) => all.map(one => one.map(asked => /^mx(\d)/.exec(asked)?.[1]).join(''));
+const hostsOf = (all: readonly string[][]) =>
+	all.map(one => one.map(previousAttempts => /^mx(\d)/.exec(previousAttempts)?.[1]).join(''));
 
 test('delivers by the second attempt if seven of a mail server’s eight addresses refuse connections', async t => {
 	const dead = Array.from({length: 7}, loopbackAddress);
@@ -90,7 +92,11 @@ test('the next attempt starts with the address that greylisted', async t => {
 	for (let n = 0; n < 8; n++) {
 		known = false;
 		const first = await lab.deliver({recipientId: `rcp_${n}`});
-		const second = await lab.deliver({recipientId: `rcp_${n}`, attempt: 2, asked: askedBy(1, first)});
+		const second = await lab.deliver({
+			recipientId: `rcp_${n}`,
+			attempt: 2,
+			previousAttempts: toPreviousAttempts(1, first),
+		});
 		t.is(second.attempts[0]?.ip, first.attempts[0]?.ip);
 	}
 
@@ -158,19 +164,19 @@ test('each attempt includes addresses of both families', async t => {
 		families: {of: () => Promise.resolve({v4: true, v6: true})},
 		...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
 	};
-	const asked: PreviousAttempt[] = [];
+	const previousAttempts: PreviousAttempt[] = [];
 	for (let n = 1; n < 12; n++) {
 		const hosts = (await findMxHosts(
 			'example.test',
-			{recipientId: 'rcp_1', terms: {sources: []}, asked},
+			{recipientId: 'rcp_1', terms: {sources: []}, previousAttempts},
 			options,
 		)) as Host[];
 		t.is(hosts.length, 5);
 		t.is(new Set(hosts.map(({address}) => address.includes(':'))).size, 2);
-		asked.push(...hosts.map(({name: host, address}) => ({n, host, ip: address, ...faults.refused})));
+		previousAttempts.push(...hosts.map(({name: host, address}) => ({n, host, ip: address, ...faults.refused})));
 	}
 
-	t.is(new Set(asked.map(({ip}) => ip)).size, 14);
+	t.is(new Set(previousAttempts.map(({ip}) => ip)).size, 14);
 });
 
 test('contacts every address of every mail server within as many attempts as there are addresses', async t => {
@@ -189,11 +195,11 @@ test('contacts every address of every mail server within as many attempts as the
 			const says = new Map<string, (typeof faults)[keyof typeof faults]>();
 			const seen = new Set<string>();
 			const total = hosts.reduce((sum, {addresses}) => sum + addresses, 0);
-			let asked: PreviousAttempt[] = [];
+			let previousAttempts: PreviousAttempt[] = [];
 			for (let n = 1; n <= total && seen.size < total; n++) {
 				const hosts = (await findMxHosts(
 					'example.test',
-					{recipientId, terms: {sources: []}, asked},
+					{recipientId, terms: {sources: []}, previousAttempts},
 					options,
 				)) as Host[];
 				t.is(new Set(hosts.map(({address}) => address)).size, hosts.length);
@@ -203,7 +209,7 @@ test('contacts every address of every mail server within as many attempts as the
 					const said = says.get(address) ?? (stream.next().value as (typeof faults)['busy']);
 					says.set(address, said);
 					seen.add(address);
-					asked = [...asked, {n, host, ip: address, ...said}];
+					previousAttempts = [...previousAttempts, {n, host, ip: address, ...said}];
 					sessions += said.phase === 'connect' ? 0 : 1;
 					if (sessions === 2) {
 						break;

@@ -339,7 +339,7 @@ test('gives up one of too many silent sessions: of the workspace with the most, 
 	t.deepEqual(givenUp, [], 'six may be silent');
 	await open('a', 'a6');
 	t.deepEqual(givenUp, ['a4'], 'the three oldest keep waiting');
-	first?.hear();
+	first?.noteReply();
 	await open('b', 'b2');
 	t.deepEqual(givenUp, ['a4'], 'a session that got a reply does not count');
 	await open('b', 'b3');

@@ -25,7 +25,7 @@ import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 import {startFakeProvider} from '../helpers/fake-provider.ts';
 
-const noClient = {ask: () => Promise.reject(new Error('no API is asked'))};
+const noClient = {send: () => Promise.reject(new Error('no API is asked'))};
 const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: new SecureContexts(undefined)};
 
 async function told(check: Check): Promise<string[]> {

@@ -12,7 +12,7 @@ import {apiRoutes, createApi} from '../../src/api/server.ts';
 import {WorkLimits} from '../../src/api/work-limits.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createLinks, type Links, toMessageId} from '../../src/compose/links/links.ts';
-import {RecipientMails} from '../../src/daemon/recipient-mails.ts';
+import {RecipientMessages} from '../../src/daemon/recipient-messages.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {Collector} from '../../src/hosted/tracking.ts';
@@ -213,7 +213,7 @@ export async function startApi(
 				areChecked: true,
 				makeKeys: generateSigningKeys,
 			},
-			messageContent: new RecipientMails({
+			messageContent: new RecipientMessages({
 				settings: {
 					dataDir,
 					tokenLifetime: day,

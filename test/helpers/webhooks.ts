@@ -3,10 +3,10 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {WebhookEventType} from '../../src/mail/message.ts';
 import {WebhookDispatcher} from '../../src/resources/webhooks/dispatch.ts';
-import type {PostEnd} from '../../src/resources/webhooks/post.ts';
+import type {PostResult} from '../../src/resources/webhooks/post.ts';
 import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/resources/webhooks/queue-store.ts';
 import {insertDeliveries} from '../../src/resources/webhooks/store.ts';
-import type {Attempted} from '../../src/resources/webhooks/turn.ts';
+import type {FinishedAttempt} from '../../src/resources/webhooks/turn.ts';
 import {releaseUnknown} from '../../src/store/held-claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';
@@ -93,7 +93,7 @@ export async function statesOf(store: Store): Promise<Record<string, number>> {
 	return Object.fromEntries(rows.map(({state, n}) => [state, Number(n)]));
 }
 
-export const acknowledged: PostEnd = {
+export const acknowledged: PostResult = {
 	status: 200,
 	error: null,
 	detail: null,
@@ -102,18 +102,18 @@ export const acknowledged: PostEnd = {
 	tls: 'TLSv1.3',
 	ms: 1,
 };
-export const refused: PostEnd = {...acknowledged, status: 503, error: 'the server responded with 503'};
+export const refused: PostResult = {...acknowledged, status: 503, error: 'the server responded with 503'};
 
-export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
+export type Post = (delivery: ClaimedDelivery) => Promise<PostResult | null>;
 
 /** A dispatcher on a real store whose attempts end as the given function says. */
 export function dispatcherOf(
 	store: Store,
 	post: Post,
 	more: Partial<ConstructorParameters<typeof WebhookDispatcher>[0]> = {},
-): {dispatcher: WebhookDispatcher; attempted: Attempted[]; boot: string} {
+): {dispatcher: WebhookDispatcher; attempted: FinishedAttempt[]; boot: string} {
 	const boot = newId('req');
-	const attempted: Attempted[] = [];
+	const attempted: FinishedAttempt[] = [];
 	const dispatcher = new WebhookDispatcher({
 		perEndpoint: 4,
 		total: 256,
@@ -143,8 +143,8 @@ export function dispatcherOf(
 /** Attempts that end when the test says so. */
 export function heldPosts(): {
 	readonly post: Post;
-	readonly held: Array<{readonly delivery: ClaimedDelivery; readonly end: (end: PostEnd) => void}>;
+	readonly held: Array<{readonly delivery: ClaimedDelivery; readonly end: (end: PostResult) => void}>;
 } {
-	const held: Array<{delivery: ClaimedDelivery; end: (end: PostEnd) => void}> = [];
+	const held: Array<{delivery: ClaimedDelivery; end: (end: PostResult) => void}> = [];
 	return {held, post: delivery => new Promise(resolve => held.push({delivery, end: resolve}))};
 }

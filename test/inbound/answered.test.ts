@@ -4,7 +4,7 @@ import {createLinks} from '../../src/compose/links/links.ts';
 import {toReceived} from '../../src/inbound/received.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
-import {unjudged, unreadLetter} from '../../src/mail/received.ts';
+import {uncheckedVerdicts, unreadableMessage} from '../../src/mail/received.ts';
 import type {Reading, StoredInbound} from '../../src/mail/report.ts';
 import {insertReceived, listReceived} from '../../src/resources/received/store.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -44,7 +44,10 @@ async function prepare(store: Store) {
 	const options = {reader: store.reader, links, pastId: createPastIds(), publicUrl: ''};
 	const receive = async (answers: readonly string[], receivedAt = storeTime(0)) => {
 		const cameIn = {id: randomBytes(8).toString('hex'), rcptTo: [inbox], mailFrom: 'ada@example.net', receivedAt};
-		const reading = {message: {...unreadLetter('x'), fault: null, repliedTo: answers}, verdicts: unjudged};
+		const reading = {
+			message: {...unreadableMessage('x'), fault: null, repliedTo: answers},
+			verdicts: uncheckedVerdicts,
+		};
 		const [received] = await toReceived(
 			options,
 			cameIn as unknown as StoredInbound,
@@ -63,7 +66,7 @@ storeTest(test, 'matches a quoted address like an unquoted one, whatever deliver
 	const replyAddress = `${links.replyLocal(id, 'ada@example.net')}@bounce.shop.example`;
 	const quoted = [replyAddress, inbox].map(address => address.replace(/^[^@]+/, '"$&"'));
 	const cameIn = {id: 'in1', rcptTo: quoted, mailFrom: 'ada@example.net', receivedAt: storeTime(0)};
-	const reading = {message: {...unreadLetter('x'), fault: null}, verdicts: unjudged};
+	const reading = {message: {...unreadableMessage('x'), fault: null}, verdicts: uncheckedVerdicts};
 	const mails = await toReceived(options, cameIn as unknown as StoredInbound, reading as unknown as Reading, raw);
 	t.is(mails.length, 1);
 	t.is(mails[0]?.mail.inReplyTo, first);

@@ -2,7 +2,7 @@ import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {AcceptInbound} from '../../src/inbound/accept-inbound.ts';
-import type {Judged} from '../../src/inbound/addressee.ts';
+import type {AddresseeVerdict} from '../../src/inbound/addressee.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {Allowances} from '../../src/net/allowances.ts';
@@ -14,9 +14,9 @@ import {waitFor} from '../helpers/wait.ts';
 type Coming = Parameters<AcceptInbound>[0];
 type Amount = ConstructorParameters<typeof Allowances>[0]['each'];
 
-const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', recipient: null};
+const ours: AddresseeVerdict = {ok: true, role: 'return_path', address: 'b1@bounces.test', recipient: null};
 
-function judge(address: string): Promise<Judged> {
+function judge(address: string): Promise<AddresseeVerdict> {
 	return Promise.resolve(
 		/@bounces\.test$/i.test(address)
 			? {...ours, address: address.toLowerCase()}

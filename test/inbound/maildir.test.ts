@@ -2,7 +2,7 @@ import {mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
-import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
+import {mailFiles, moveToCur, newMails} from '../../src/inbound/mail-files.ts';
 import {createMailbox, MailboxFollower, mailboxProblem} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -109,7 +109,7 @@ test('reports an unreadable message and leaves it in place', async t => {
 	for await (const {name} of newMails(folder, new AbortController().signal, {
 		mailUnreadable: file => unreadable.push(file),
 	})) {
-		await putAside(folder, name);
+		await moveToCur(folder, name);
 		if (name === '1') {
 			// Even root cannot read this.
 			await rm(at('2'));

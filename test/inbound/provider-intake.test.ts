@@ -31,7 +31,7 @@ async function intakeOf(store: Store, provider: Smarthost['provider'], workspace
 	let gate = Promise.resolve();
 	const options = {
 		...{reader: store.reader, writer: store.writer, vault: testVault, clock, wake: () => undefined},
-		client: {ask: () => Promise.reject(new Error('nothing is asked'))},
+		client: {send: () => Promise.reject(new Error('nothing is asked'))},
 		async acceptMessage(coming: Parameters<typeof acceptInbound>[1]) {
 			together++;
 			most = Math.max(most, together);

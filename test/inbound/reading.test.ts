@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {acceptInbound} from '../../src/inbound/accept-inbound.ts';
-import type {Asking} from '../../src/inbound/dns-answers.ts';
+import type {DnsLookups} from '../../src/inbound/dns-answers.ts';
 import {UnfinishedError, UnreadableError} from '../../src/inbound/mail-reader.ts';
 import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
@@ -123,7 +123,7 @@ storeTest(test, 'sets aside a message with slow DNS lookups and reads others in 
 		answer = resolve;
 	});
 	const {reading, read} = readingOf(t, store, {
-		ask(raw): Asking | null {
+		ask(raw): DnsLookups | null {
 			const isSlow = raw.toString().startsWith('slow');
 			asked += isSlow ? 1 : 0;
 			return isSlow ? {known: new Map(), done: answered} : null;

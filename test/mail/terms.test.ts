@@ -2,10 +2,10 @@ import test from 'ava';
 import fc from 'fast-check';
 import {submittedFile} from '../../src/mail/message.ts';
 import {
-	askedTerms,
 	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
+	queryTerms,
 	searchTerms,
 	subjectTerms,
 	tagTerm,
@@ -19,20 +19,20 @@ test('finds the words of a subject in any order, case and compatibility form', t
 	t.deepEqual(terms, ['w:ihr', 'w:beleg', 'w:nr', 'w:1042', 'w:grösser', 'w:größer', 'w:final']);
 	for (const words of ['beleg', '1042 BELEG', 'GRÖSSER', 'final, ihr']) {
 		t.true(
-			askedTerms(words)?.every(term => terms.includes(term)),
+			queryTerms(words)?.every(term => terms.includes(term)),
 			words,
 		);
 	}
 	t.false(
-		askedTerms('bele')?.every(term => terms.includes(term)),
+		queryTerms('bele')?.every(term => terms.includes(term)),
 		'words are whole',
 	);
 	for (const none of ['', ' ', '–!?', '\0']) {
-		t.is(askedTerms(none), null);
+		t.is(queryTerms(none), null);
 	}
 	const words = (n: number) => Array.from({length: n}, (_, index) => `w${index}`).join(' ');
-	t.is(askedTerms(words(maxQueryTerms))?.length, maxQueryTerms);
-	t.is(askedTerms(words(maxQueryTerms + 1)), null);
+	t.is(queryTerms(words(maxQueryTerms))?.length, maxQueryTerms);
+	t.is(queryTerms(words(maxQueryTerms + 1)), null);
 });
 
 test('each pair of metadata has a term of its own', t => {
@@ -71,7 +71,7 @@ test('the terms of any subject are few, short, storable and findable', t => {
 			for (const term of terms) {
 				t.true([...term].length <= 42);
 				t.notRegex(term, /[\0\p{Cs}]/u);
-				t.deepEqual(askedTerms(term.slice(2)), [term]);
+				t.deepEqual(queryTerms(term.slice(2)), [term]);
 			}
 		}),
 	);

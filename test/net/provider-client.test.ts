@@ -12,7 +12,7 @@ function clientOf(t: ExecutionContext, at: string, addresses?: readonly string[]
 	const standIns = new Map(addresses ? [] : [['ses', {host, port: Number(port)}] as const]);
 	const client = new ProviderClient({resolver: {a, aaaa: unknown}, standIns, userAgent: 'test', limitMs: 60_000});
 	const failed = async () =>
-		await t.throwsAsync<ProviderHostError>(client.ask('ses', url, {method: 'POST', body: Buffer.from('mail')}), {
+		await t.throwsAsync<ProviderHostError>(client.send('ses', url, {method: 'POST', body: Buffer.from('mail')}), {
 			instanceOf: ProviderHostError,
 		});
 	return {client, failed};
@@ -22,7 +22,7 @@ test('reuses a connection for the next request', async t => {
 	const api = await startFakeApi(t, () => ({status: 200, body: 'ok'}));
 	const {client} = clientOf(t, api.at);
 	for (let n = 0; n < 3; n++) {
-		t.is((await client.ask('ses', url, {method: 'POST', body: Buffer.from('mail')})).body, 'ok');
+		t.is((await client.send('ses', url, {method: 'POST', body: Buffer.from('mail')})).body, 'ok');
 	}
 	t.is(api.requests.length, 3);
 	t.is(api.connections.size, 1);

@@ -3,7 +3,7 @@ import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
-import {readAsked, readRecipients} from '../../src/store/recipients.ts';
+import {readContactedServers, readRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -88,7 +88,7 @@ storeTest(
 
 storeTest(test, 'lists the last fifty mail servers tried for a recipient, in order', async (t, store) => {
 	let recipient = await newRecipient(store);
-	t.deepEqual(await readAsked(store.reader, recipient.id), []);
+	t.deepEqual(await readContactedServers(store.reader, recipient.id), []);
 	const askedAt = (n: number) =>
 		Array.from({length: 5}, (_, position) => ({
 			...{host: `mx${position}.test`, ip: `192.0.2.${n}`, phase: 'rcpt' as const, code: 451},
@@ -105,7 +105,7 @@ storeTest(test, 'lists the last fifty mail servers tried for a recipient, in ord
 	}
 	const tries = Array.from({length: 10}, (_, n) => n + 3);
 	t.deepEqual(
-		await readAsked(store.reader, recipient.id),
+		await readContactedServers(store.reader, recipient.id),
 		tries.flatMap(n => askedAt(n).map(one => ({n, ...one}))),
 	);
 });

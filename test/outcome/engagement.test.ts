@@ -1,6 +1,6 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createEngagementWrite, type Engagement, merged, type Whose} from '../../src/outcome/engagement.ts';
+import {createEngagementWrite, type Engagement, type LinkOwner, mergeEngagement} from '../../src/outcome/engagement.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
@@ -28,7 +28,7 @@ function engagement(type: 'opened' | 'clicked', second: number, more: Partial<En
 const tracked = {track_opens_at: time(0), track_clicks_at: time(0)};
 
 /** A tracked message to one address, and its ids. */
-async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
+async function prepare(store: Store, address = 'Ada@a.test'): Promise<LinkOwner> {
 	const {workspaceId} = await insertWorkspace(store, address);
 	await store.database('workspaces').where({id: workspaceId}).update(tracked);
 	const [messageId] = (await insertMessages(store, workspaceId, [address])) as [string];
@@ -36,8 +36,9 @@ async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
 	return {workspaceId, messageId, role: 'to', address};
 }
 
-const timeline = (store: Store, {messageId}: Whose) => readEvents(store.reader, messageId, {after: null, limit: 100});
-const counts = (store: Store, {messageId}: Whose) => readEngagement(store.reader, messageId);
+const timeline = (store: Store, {messageId}: LinkOwner) =>
+	readEvents(store.reader, messageId, {after: null, limit: 100});
+const counts = (store: Store, {messageId}: LinkOwner) => readEngagement(store.reader, messageId);
 
 storeTest(test, 'adds the first open and the first click of each link to the timeline', async (t, store) => {
 	const whose = await prepare(store);
@@ -126,7 +127,7 @@ sqliteTest(test, 'records a first open for each recipient', async (t, store) => 
 
 sqliteTest(test, 'silently ignores hits on removed, erased or no longer tracked messages', async (t, store) => {
 	const whose = await prepare(store);
-	const passedOver = async (other: Partial<Whose>, type: 'opened' | 'clicked' = 'opened') =>
+	const passedOver = async (other: Partial<LinkOwner>, type: 'opened' | 'clicked' = 'opened') =>
 		!(await store.writer.submit(write, {...whose, ...other, ...engagement(type, 1)}));
 	t.true(await passedOver({messageId: newId('msg')}));
 	t.true(await passedOver({workspaceId: newId('ws')}));
@@ -175,7 +176,7 @@ storeTest(
 			const hits = [engagement('clicked', 1, machine), engagement('clicked', 2), engagement('clicked', 3)];
 			const submit = (hit: Engagement) => store.writer.submit(write, {...whose, ...hit});
 			if (together) {
-				await submit(hits.reduce((earlier, later) => merged(earlier, later)));
+				await submit(hits.reduce((earlier, later) => mergeEngagement(earlier, later)));
 			} else {
 				for (const hit of hits) {
 					await submit(hit);

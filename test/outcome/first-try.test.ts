@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Knex} from 'knex';
 import {storeTime} from '../../src/kit/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {giveUp} from '../../src/outcome/settle.ts';
+import {endByOperator} from '../../src/outcome/settle.ts';
 import {readStream} from '../../src/store/event-stream.ts';
 import {
 	recipientClaims,
@@ -205,13 +205,13 @@ storeTest(
 		const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
 		await store.writer.transaction(trx => beat(trx, node, now()));
 		t.is(
-			(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
+			(await store.writer.transaction(trx => endByOperator(trx, step, {kind: 'drop'}, eventWriter))).length,
 			0,
 			'it is tried',
 		);
 		t.deepEqual(await seen(api, id), during);
 		await store.writer.transaction(trx => removeNode(trx, boot));
-		t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
+		t.is((await store.writer.transaction(trx => endByOperator(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
 		const after = await seen(api, id);
 		t.is(after.status, 'errored');
 		t.deepEqual(after.events.slice(0, 2), [...during.events]);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
+import {endByOperator, type OperatorEnd} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -10,13 +10,15 @@ import {insertEndpoint} from '../helpers/webhooks.ts';
 
 const now = storeTime(Date.now());
 
-async function given(store: Store, how: GivenUp) {
+async function given(store: Store, how: OperatorEnd) {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertEndpoint(store, workspaceId, {events: ['delivered', 'bounced']});
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test']);
 	await changeRecipients(store.database, all => all, {state: 'queued', attempts: 2});
 	const ids = await findWaiting(store.reader, {});
-	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, eventWriter));
+	const ended = await store.writer.transaction(trx =>
+		endByOperator(trx, {ids, now, silentSince: null}, how, eventWriter),
+	);
 	const [event] = await store.reader('events').where({message_id: messageId});
 	return {
 		ended,
@@ -25,7 +27,9 @@ async function given(store: Store, how: GivenUp) {
 		posts: await store.reader('webhook_deliveries').pluck('event_type'),
 		days: await store.reader('usage_days').select('status', 'n'),
 		suppressions: await store.reader('suppressions'),
-		again: await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, eventWriter)),
+		again: await store.writer.transaction(trx =>
+			endByOperator(trx, {ids, now, silentSince: null}, how, eventWriter),
+		),
 	};
 }
 

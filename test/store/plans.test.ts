@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {readAddressees, teachContacts} from '../../src/resources/topics/store.ts';
+import {readAddressees, recordContacts} from '../../src/resources/topics/store.ts';
 import {
 	bringForward,
 	recipientClaims,
@@ -85,7 +85,7 @@ storeTest(test, 'looks up the addresses of a batch among contacts in an index', 
 		...{id: () => newId('con'), workspaceId, address, addressKey: address, known: undefined},
 		...{locale: null, timezone: null, shouldUpdate: true},
 	}));
-	await store.writer.transaction(trx => teachContacts(trx, lessons, storeTime(Date.now())));
+	await store.writer.transaction(trx => recordContacts(trx, lessons, storeTime(Date.now())));
 	const plan = await store.writer.transaction(async trx => {
 		const asked: Array<{sql: string; bindings: Knex.RawBinding[]}> = [];
 		trx.once('query', query => asked.push(query));

@@ -6,7 +6,7 @@ import {
 	deliveryClaims,
 	readDueEndpoints,
 	readEndpointWork,
-	writeDeliveryEnds,
+	writeDeliveryOutcomes,
 } from '../../src/resources/webhooks/queue-store.ts';
 import {
 	findDelivery,
@@ -66,7 +66,9 @@ storeTest(test, 'claims, attempt results and lists find their deliveries by an i
 	};
 	const plans = await plansDuring(store, engine, async () => {
 		await transaction(trx => claimDeliveries(trx, boot, {permits, now}));
-		await transaction(trx => writeDeliveryEnds(trx, boot, [settled, {...settled, id: done, nextAttemptAt: null}]));
+		await transaction(trx =>
+			writeDeliveryOutcomes(trx, boot, [settled, {...settled, id: done, nextAttemptAt: null}]),
+		);
 		await transaction(trx => releaseOthers(trx, deliveryClaims, boot, now));
 		await readEndpointWork(store.reader);
 		await readDueEndpoints(store.reader, now);

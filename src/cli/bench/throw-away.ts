@@ -34,10 +34,10 @@ export type Shop = {
 };
 
 /** The location of a temporary store: an empty folder, and settings that may name an empty database. */
-export type Place = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
+export type BenchLocation = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
 
 /** Creates a store with a workspace, a key, a verified sender and the workload's template. */
-export async function makeShop(place: Place, workload: Workload, tools: ActTools): Promise<Shop> {
+export async function makeShop(place: BenchLocation, workload: Workload, tools: ActTools): Promise<Shop> {
 	const dataDir = dataDirOf(place);
 	const [variant, keys] = await Promise.all([compiled(workload.template), generateSigningKeys()]);
 	return await withStore(place, async ({store, vault}) => {
@@ -58,10 +58,10 @@ export async function makeShop(place: Place, workload: Workload, tools: ActTools
 	});
 }
 
-const dataDirOf = ({folder}: Place): string => join(folder, 'data');
+const dataDirOf = ({folder}: BenchLocation): string => join(folder, 'data');
 
 /** Opens the temporary store while `work` runs. Its daemon must not be running. */
-export async function withStore<Result>(place: Place, work: (held: Held) => Promise<Result>): Promise<Result> {
+export async function withStore<Result>(place: BenchLocation, work: (held: Held) => Promise<Result>): Promise<Result> {
 	const dataDir = dataDirOf(place);
 	mkdirSync(dataDir, {recursive: true, mode: 0o700});
 	const env = {...place.settings, MAILCTL_DATA_DIR: dataDir};

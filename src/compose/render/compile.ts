@@ -1,5 +1,5 @@
 import type {Liquid} from 'liquidjs';
-import {deepestHtml, maxElements, maxSourceLength} from './limits.ts';
+import {maxElements, maxHtmlDepth, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
 import {liquidProblem, type Shielded, shield, toProblem, type Violation, violationAt} from './liquid-source.ts';
 import {hideStyles} from './style-attributes.ts';
@@ -90,7 +90,7 @@ function checkHtml(engine: Liquid, field: string, html: string): MjmlResult {
 	}
 
 	if (nestsTooDeeply(html)) {
-		return {ok: false, violations: [atStart(field, `nests more than ${deepestHtml} elements`)]};
+		return {ok: false, violations: [atStart(field, `nests more than ${maxHtmlDepth} elements`)]};
 	}
 
 	const before = liquidProblem(engine, field, html);

@@ -1,6 +1,6 @@
 import type {Liquid} from 'liquidjs';
 import {type CompileResult, compileVariant, type VariantSource} from './compile.ts';
-import {deepestPartials, maxPartials, maxSourceLength} from './limits.ts';
+import {maxPartialDepth, maxPartials, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
 import {type LiquidToken, liquidTokens, offsetAt, positionAt, toProblem, type Violation} from './liquid-source.ts';
 
@@ -113,8 +113,8 @@ function findPartial({text}: LiquidToken, layouts: readonly Layout[], trail: rea
 	if (!partial) {
 		return `partial ${name} not found: add _partials/${name}.liquid`;
 	}
-	if (trail.includes(name) || next.length > deepestPartials) {
-		return `${trail.includes(name) ? 'a partial includes itself' : `partials nest more than ${deepestPartials} deep`}: ${next.join(' → ')}`;
+	if (trail.includes(name) || next.length > maxPartialDepth) {
+		return `${trail.includes(name) ? 'a partial includes itself' : `partials nest more than ${maxPartialDepth} deep`}: ${next.join(' → ')}`;
 	}
 	const [file = '', source = ''] = Object.entries(partial.files)[0] ?? [];
 	return {file: fileOf(partial, file), text: source, trail: next};

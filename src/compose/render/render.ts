@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import {parseExact} from '../../kit/exact-json.ts';
 import {encodeConstant, joined, type Pieces, withoutControls} from '../../kit/text.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../../kit/work-limit.ts';
-import {deepestHtml, largestPart, maxSubjectLength, renderTime} from './limits.ts';
+import {maxHtmlDepth, maxPartBytes, maxSubjectLength, renderTime} from './limits.ts';
 import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
 import {liquidCount, toProblem} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
@@ -110,7 +110,7 @@ export function createRenderer({
 			// A copy for each part, because `increment` writes to the scope.
 			const pieces = renderTemplates(engine, templates, {...scope}, terms);
 			if (isTooLarge(pieces)) {
-				throw new RenderLimit(`larger than ${largestPart} octets`);
+				throw new RenderLimit(`larger than ${maxPartBytes} octets`);
 			}
 			return pieces;
 		}
@@ -148,12 +148,12 @@ function toFailure(part: Part | 'parse', error: unknown): Result<never> {
 function isTooLarge(pieces: Pieces): boolean {
 	const units = pieces.reduce((sum, piece) => sum + (typeof piece === 'string' ? piece : piece.text).length, 0);
 	// A UTF-16 unit takes at most three octets in UTF-8.
-	return units > largestPart || (3 * units > largestPart && Buffer.byteLength(joined(pieces)) > largestPart);
+	return units > maxPartBytes || (3 * units > maxPartBytes && Buffer.byteLength(joined(pieces)) > maxPartBytes);
 }
 
 function textFor(html: string): string {
 	if (nestsTooDeeply(html)) {
-		throw new RenderLimit(`nests more than ${deepestHtml} elements`);
+		throw new RenderLimit(`nests more than ${maxHtmlDepth} elements`);
 	}
 	return textFromHtml(html);
 }

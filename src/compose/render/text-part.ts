@@ -1,7 +1,7 @@
 import {compile, type DomNode} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
 import {encodeConstant, type Pieces} from '../../kit/text.ts';
-import {deepestHtml} from './limits.ts';
+import {maxHtmlDepth} from './limits.ts';
 import {type LiquidToken, liquidProblem, shield} from './liquid-source.ts';
 
 const ownLine = {leadingLineBreaks: 1, trailingLineBreaks: 1};
@@ -115,7 +115,7 @@ export function nestsTooDeeply(html: string): boolean {
 	let depth = 0;
 	for (const [, slash] of html.matchAll(openOrClose)) {
 		depth = Math.max(0, depth + (slash === '' ? 1 : -1));
-		if (depth > deepestHtml) {
+		if (depth > maxHtmlDepth) {
 			return true;
 		}
 	}

@@ -6,7 +6,7 @@ import {Connections} from '../../resources/webhooks/connections.ts';
 import {Poster} from '../../resources/webhooks/post.ts';
 
 /** The options for posting to endpoints, in a form that can be copied to another thread. */
-export type Posting = GuardOptions & {
+export type PostingOptions = GuardOptions & {
 	/** Additional trusted certificate authorities, as PEM. */
 	readonly ca: readonly string[];
 	/** `ip` or `ip:port`; empty for the system's servers. */
@@ -21,7 +21,7 @@ const idleMs = 15_000;
 const dnsTimeoutMs = 5000;
 
 /** Creates a poster. Close it after use. */
-export function createPosting(posting: Posting, clock: Clock): Poster {
+export function createPosting(posting: PostingOptions, clock: Clock): Poster {
 	const {ca, dnsServers, timeoutMs, maxIdle, userAgent} = posting;
 	const connections = new Connections({
 		// Created once: reading all public certificates for each connection would cost milliseconds.

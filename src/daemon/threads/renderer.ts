@@ -18,7 +18,7 @@ import {
 	type SentJob,
 	type ToRenderer,
 } from '../../queue/renderers.ts';
-import {type FeedbackAddresses, type Ingredients, MessageComposer, type Variant} from './make.ts';
+import {type FeedbackAddresses, type Ingredients, MessageComposer, type Variant} from './message-composer.ts';
 
 /**
  * The data with which a renderer is started.

@@ -5,7 +5,7 @@ import type {Delivery} from '../../deliver/transaction.ts';
 import {postmarkMail} from '../../inbound/providers/postmark-mail.ts';
 import {createSharedClock} from '../../kit/clock.ts';
 import {createGarbage} from '../../kit/memory.ts';
-import {answerCalls} from '../../kit/thread-calls.ts';
+import {serveCalls} from '../../kit/thread-calls.ts';
 import type {BounceRule} from '../../mail/bounce.ts';
 import {createClassify} from '../../mail/classify-reply.ts';
 import {ProviderClient, type StandIn} from '../../net/provider-client.ts';
@@ -69,7 +69,7 @@ const deliverer = new Deliverer({
 });
 const countGarbage = createGarbage();
 
-const sendSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPort as NonNullable<typeof parentPort>, {
+const sendSilent = serveCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPort as NonNullable<typeof parentPort>, {
 	async deliver({site, connections, delivery}) {
 		const {length} = delivery.data;
 		const result = await deliverer.deliver(site, connections, delivery, stopping.signal);

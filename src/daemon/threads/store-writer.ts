@@ -7,7 +7,7 @@ import type {EventWriter} from '../../outcome/outbox.ts';
 import {createRecordWrite} from '../../outcome/record.ts';
 import {createUnsubscribeWrite} from '../../outcome/unsubscribe.ts';
 import {keyUseWrite} from '../../resources/keys/store.ts';
-import {createTurnWrite} from '../../resources/webhooks/turn.ts';
+import {createDispatchWrite} from '../../resources/webhooks/turn.ts';
 import {createAcceptWrite} from '../../send/write.ts';
 import {answerWrites} from '../../store/engine/writer-thread.ts';
 import {createClaimWrite} from '../../store/queue/claims.ts';
@@ -66,7 +66,7 @@ const send = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<type
 		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
 		createClaimWrite({dialect, boot, newId, clock}),
 		createRecordWrite(boot, eventWriter),
-		createTurnWrite(eventWriter),
+		createDispatchWrite(eventWriter),
 		createEngagementWrite(clock, eventWriter),
 		createUnsubscribeWrite(eventWriter),
 		siteWrite,

@@ -10,7 +10,7 @@ export type Incoming = {
 /** What a provider reports about one recipient. */
 export type ProviderEvent = {
 	/** `dropped`: not sent, because the address is on the provider's own suppression list. `other`: no effect. */
-	readonly what:
+	readonly kind:
 		| 'delivered'
 		| 'bounced'
 		| 'dropped'
@@ -52,12 +52,12 @@ export type SecretOrigin = 'ours' | 'theirs' | 'none';
 export type Provider = {
 	readonly secret: SecretOrigin;
 	/** Whether the secret proves that the post is from the provider. Not called if the secret is `none`. */
-	readonly proves: (incoming: Incoming, secret: string, now: number) => boolean;
+	readonly isFromProvider: (incoming: Incoming, secret: string, now: number) => boolean;
 	/**
 	 * Returns what makes a post unique if its signature does not cover the events, so that a repeated one is refused.
 	 * Absent if the signature covers them.
 	 */
-	readonly onceBy?: (body: unknown) => string;
+	readonly uniqueBy?: (body: unknown) => string;
 	/** Returns the events of a parsed body as they are stored, or `null` if it is not in the provider's format. */
 	readonly events: (body: unknown) => readonly Fields[] | null;
 	readonly read: (event: Fields) => readonly ProviderEvent[];
@@ -117,10 +117,10 @@ export function refIn(value: unknown): string {
 }
 
 /** Maps the name of an event, or of a variant, to what happened and the provider's judgment of a bounce. */
-export type Kinds = Readonly<Record<string, readonly [ProviderEvent['what'], ProviderEvent['verdict']?]>>;
+export type Kinds = Readonly<Record<string, readonly [ProviderEvent['kind'], ProviderEvent['verdict']?]>>;
 
 /** Creates an event of a kind. A kind that is not in the table has no effect. */
-export function said(
+export function toProviderEvent(
 	kinds: Kinds,
 	name: unknown,
 	{
@@ -128,9 +128,9 @@ export function said(
 		...event
 	}: Partial<Omit<ProviderEvent, 'feedbackType'>> & Pick<ProviderEvent, 'text'> & {readonly feedbackType?: unknown},
 ): ProviderEvent {
-	const [what, verdict = null] = (Object.hasOwn(kinds, textOf(name)) && kinds[textOf(name)]) || ['other'];
-	const complaint = what === 'complained' ? {feedbackType: parseFeedbackType(feedbackType)} : {};
-	return {...none, ...event, what, verdict, ...complaint};
+	const [kind, verdict = null] = (Object.hasOwn(kinds, textOf(name)) && kinds[textOf(name)]) || ['other'];
+	const complaint = kind === 'complained' ? {feedbackType: parseFeedbackType(feedbackType)} : {};
+	return {...emptyEvent, ...event, kind, verdict, ...complaint};
 }
 
 /** Returns the kind of a complaint as RFC 5965 spells it, or `abuse` if the provider names none. */
@@ -139,7 +139,7 @@ export function parseFeedbackType(value: unknown): string {
 }
 
 /** The defaults of an event's optional values. */
-export const none = {
+export const emptyEvent = {
 	recipient: null,
 	code: null,
 	status: null,

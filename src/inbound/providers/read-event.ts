@@ -45,8 +45,8 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 
 /** Extracts the codes of a refusal if the provider leaves them in the reply, and reduces the text to the reply. */
 function withReply(event: ProviderEvent): ProviderEvent {
-	const {what, code, status, text} = event;
-	if (what !== 'bounced' && what !== 'deferred') {
+	const {kind, code, status, text} = event;
+	if (kind !== 'bounced' && kind !== 'deferred') {
 		return event;
 	}
 	const reply = replyIn(text);
@@ -68,7 +68,7 @@ function toReport(event: ProviderEvent, takes: readonly OptionalEvent[], classif
 		rule: null,
 		matched: null,
 		// A truncated URL would point elsewhere.
-		reason: event.what === 'clicked' ? withoutControls(text) : findReason(text),
+		reason: event.kind === 'clicked' ? withoutControls(text) : findReason(text),
 		...judge(event, takes, classify),
 	};
 }
@@ -79,18 +79,18 @@ function judge(
 	takes: readonly OptionalEvent[],
 	classify: Classify,
 ): Pick<Report, 'action'> & Partial<Report> {
-	const {what, code, status, host, text} = event;
-	switch (what) {
+	const {kind, code, status, host, text} = event;
+	switch (kind) {
 		case 'delivered':
 			return {action: 'delivered'};
 		case 'complained':
 			// `not-spam` retracts a complaint. For an undefined type, the provider's own event counts.
 			return {action: feedbackActions.get(event.feedbackType ?? '') ?? 'complaint'};
 		case 'unsubscribed':
-			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};
+			return {action: takes.includes(kind) ? 'unsubscribe' : 'none'};
 		case 'opened':
 		case 'clicked':
-			return {action: takes.includes(what) ? what : 'none'};
+			return {action: takes.includes(kind) ? kind : 'none'};
 		case 'deferred':
 			return {
 				action: 'delayed',

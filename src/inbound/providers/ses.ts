@@ -4,11 +4,11 @@ import {hourMs} from '../../kit/time.ts';
 import {isRecent} from './proofs.ts';
 import {
 	bare,
+	emptyEvent,
 	type Fields,
 	fieldsOf,
 	isFields,
 	listOf,
-	none,
 	type Provider,
 	type ProviderEvent,
 	parseFeedbackType,
@@ -25,7 +25,7 @@ import {
  */
 export const ses: Provider = {
 	secret: 'none',
-	proves: () => false,
+	isFromProvider: () => false,
 	events(body) {
 		const fields = fieldsOf(body);
 		// A bare event, as SNS delivers it raw, is unsigned and therefore only read from files.
@@ -43,23 +43,23 @@ export const ses: Provider = {
 			messageIds: texts(...valuesOf('message-id').map(bare), bare(fieldsOf(mail.commonHeaders).messageId)),
 			providerIds: texts(mail.messageId),
 		};
-		return toSesEvents(event).map(sesEvent => ({...none, ...sesEvent, ...clues}));
+		return toSesEvents(event).map(sesEvent => ({...emptyEvent, ...sesEvent, ...clues}));
 	},
 	echo: ref => ['X-SES-MESSAGE-TAGS', `${refName}=${ref}`],
 };
 
-type SesEvent = Pick<ProviderEvent, 'what' | 'text'> &
+type SesEvent = Pick<ProviderEvent, 'kind' | 'text'> &
 	Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType' | 'recipient' | 'status' | 'host'>>;
 
 /** Returns an event per named recipient, or one without a recipient if none is named. */
 function toSesEvents(event: Fields): readonly SesEvent[] {
-	const kind = textOf(event.eventType) || textOf(event.notificationType);
-	switch (kind) {
+	const type = textOf(event.eventType) || textOf(event.notificationType);
+	switch (type) {
 		case 'Delivery': {
 			const {recipients, smtpResponse, remoteMtaIp} = fieldsOf(event.delivery);
 			const text = textOf(smtpResponse);
 			return toRecipients(recipients).map(recipient => ({
-				what: 'delivered',
+				kind: 'delivered',
 				text,
 				recipient,
 				host: textOrNull(remoteMtaIp),
@@ -70,10 +70,10 @@ function toSesEvents(event: Fields): readonly SesEvent[] {
 		case 'Complaint': {
 			const {complainedRecipients, complaintFeedbackType, complaintSubType} = fieldsOf(event.complaint);
 			// The address has complained before, so SES did not send this message.
-			const what = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
+			const kind = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
 			const feedbackType = parseFeedbackType(complaintFeedbackType);
 			return toAddressed(complainedRecipients).map(({recipient}) => ({
-				what,
+				kind,
 				text: feedbackType,
 				recipient,
 				feedbackType,
@@ -82,22 +82,22 @@ function toSesEvents(event: Fields): readonly SesEvent[] {
 		case 'DeliveryDelay': {
 			const {delayedRecipients, delayType} = fieldsOf(event.deliveryDelay);
 			return toAddressed(delayedRecipients).map(({recipient, diagnostic, status}) => ({
-				what: 'deferred',
+				kind: 'deferred',
 				recipient,
 				status,
 				text: diagnostic || textOf(delayType),
 			}));
 		}
 		case 'Reject':
-			return [{what: 'bounced', text: textOf(fieldsOf(event.reject).reason), verdict: 'transient'}];
+			return [{kind: 'bounced', text: textOf(fieldsOf(event.reject).reason), verdict: 'transient'}];
 		case 'Subscription':
-			return [{what: 'unsubscribed', text: ''}];
+			return [{kind: 'unsubscribed', text: ''}];
 		case 'Open':
-			return [{what: 'opened', text: ''}];
+			return [{kind: 'opened', text: ''}];
 		case 'Click':
-			return [{what: 'clicked', text: textOf(fieldsOf(event.click).link)}];
+			return [{kind: 'clicked', text: textOf(fieldsOf(event.click).link)}];
 		default:
-			return [{what: 'other', text: kind}];
+			return [{kind: 'other', text: type}];
 	}
 }
 
@@ -107,7 +107,7 @@ function toBounces({bounceType, bounceSubType, bouncedRecipients}: Fields): SesE
 	const isGeneral = bounceType === 'Transient' && bounceSubType === 'General';
 	return toAddressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
 		// SES reports vacation notes as general bounces. Only a delivery report has codes.
-		what: suppressed.has(bounceSubType)
+		kind: suppressed.has(bounceSubType)
 			? 'dropped'
 			: isGeneral && diagnostic === '' && !status
 				? 'other'

@@ -12,10 +12,10 @@ import {
 	parseStatus,
 	refIn,
 	refName,
-	said,
 	textOf,
 	textOrNull,
 	texts,
+	toProviderEvent,
 } from './provider.ts';
 
 // Providers that sign their posts with a secret.
@@ -40,7 +40,7 @@ const sendgridSuppression = /bounced address|unsubscribed address|spam reporting
 /** Twilio SendGrid's signed Event Webhook (ECDSA over timestamp and body; the console shows the public key). */
 export const sendgrid: Provider = {
 	secret: 'theirs',
-	proves(incoming, secret, now) {
+	isFromProvider(incoming, secret, now) {
 		const timestamp = findHeader(incoming, 'x-twilio-email-event-webhook-timestamp');
 		const signature = findHeader(incoming, 'x-twilio-email-event-webhook-signature');
 		return (
@@ -54,7 +54,7 @@ export const sendgrid: Provider = {
 		const isBlocked = event.event === 'bounce' && event.type === 'blocked';
 		const isSuppressed = event.event === 'dropped' && sendgridSuppression.test(reason);
 		return [
-			said(sendgridKinds, isBlocked ? 'blocked' : isSuppressed ? 'suppressed' : event.event, {
+			toProviderEvent(sendgridKinds, isBlocked ? 'blocked' : isSuppressed ? 'suppressed' : event.event, {
 				text: textOf(event.url) || reason,
 				recipient: textOrNull(event.email),
 				code: codeOf(/^[245]\d\d/.exec(textOf(event.status) || textOf(event.response))?.[0]),
@@ -88,7 +88,7 @@ const mailgunKinds: Kinds = {
 /** Mailgun's webhooks: HMAC-SHA256 over timestamp and token, keyed with the account's HTTP webhook signing key. */
 export const mailgun: Provider = {
 	secret: 'theirs',
-	proves({body}, secret, now) {
+	isFromProvider({body}, secret, now) {
 		const {timestamp, token, signature} = fieldsOf(fieldsOf(parsedJson(body.toString())).signature);
 		const seconds = textOf(timestamp);
 		const expected = hmacHex(secret, seconds, textOf(token));
@@ -99,13 +99,13 @@ export const mailgun: Provider = {
 			isRecent(Number(seconds) * 1000, now, mailgunMaxAgeMs)
 		);
 	},
-	onceBy: body => textOf(fieldsOf(fieldsOf(body).signature).token),
+	uniqueBy: body => textOf(fieldsOf(fieldsOf(body).signature).token),
 	events: body => parseBatch(fieldsOf(body)['event-data']),
 	read(event) {
 		const status = fieldsOf(event['delivery-status']);
 		const rejection = fieldsOf(event.reject).reason;
 		return [
-			said(mailgunKinds, mailgunKind(event), {
+			toProviderEvent(mailgunKinds, mailgunKind(event), {
 				text: texts(status.message, status.description, rejection, event.url, event.reason)[0] ?? '',
 				recipient: textOrNull(event.recipient),
 				code: codeOf(status.code),
@@ -148,7 +148,7 @@ const genericKinds: Kinds = {
  */
 export const generic: Provider = {
 	secret: 'ours',
-	proves(incoming, secret, now) {
+	isFromProvider(incoming, secret, now) {
 		const timestamp = findHeader(incoming, 'x-webhook-timestamp');
 		const signature = findHeader(incoming, 'x-webhook-signature');
 		const expected = `sha256=${hmacHex(secret, `${timestamp}.`, incoming.body)}`;
@@ -160,7 +160,7 @@ export const generic: Provider = {
 		const detail = fieldsOf(event.detail);
 		const type = event.type === 'bounced' ? texts(event.bounce_type, detail.type)[0] : undefined;
 		return [
-			said(genericKinds, type ?? event.type, {
+			toProviderEvent(genericKinds, type ?? event.type, {
 				recipient: textOrNull(event.recipient),
 				text: texts(event.reason, event.detail, detail.reply)[0] ?? '',
 				code: codeOf(event.code),

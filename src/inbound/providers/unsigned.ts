@@ -9,10 +9,10 @@ import {
 	parseBatch,
 	refIn,
 	refName,
-	said,
 	textOf,
 	textOrNull,
 	texts,
+	toProviderEvent,
 } from './provider.ts';
 
 // Providers that do not sign their posts. Each post contains the secret itself: in Basic authentication, a token or a
@@ -40,10 +40,10 @@ const postmarkKinds: Kinds = {
 /** Postmark's webhooks. */
 export const postmark: Provider = {
 	secret: 'ours',
-	proves: hasSecret,
+	isFromProvider: hasSecret,
 	events: parseBatch,
 	read: event => [
-		said(postmarkKinds, postmarkKind(event), {
+		toProviderEvent(postmarkKinds, postmarkKind(event), {
 			text: texts(event.Details, event.Description, event.OriginalLink, event.SuppressionReason)[0] ?? '',
 			recipient: textOrNull(event.Recipient) ?? textOrNull(event.Email),
 			// Metadata names come back as sent, but header names are case-insensitive.
@@ -86,10 +86,10 @@ const brevoKinds: Kinds = {
 /** Brevo's transactional webhooks. */
 export const brevo: Provider = {
 	secret: 'ours',
-	proves: hasSecret,
+	isFromProvider: hasSecret,
 	events: parseBatch,
 	read: event => [
-		said(brevoKinds, event.event, {
+		toProviderEvent(brevoKinds, event.event, {
 			text: texts(event.link, event.reason)[0] ?? '',
 			recipient: textOrNull(event.email),
 			refs: texts(refIn(event['X-Mailin-custom'])),
@@ -116,10 +116,10 @@ const mailjetKinds: Kinds = {
 /** Mailjet's Event API. */
 export const mailjet: Provider = {
 	secret: 'ours',
-	proves: hasSecret,
+	isFromProvider: hasSecret,
 	events: parseBatch,
 	read: event => [
-		said(mailjetKinds, mailjetKind(event), {
+		toProviderEvent(mailjetKinds, mailjetKind(event), {
 			text: texts(event.smtp_reply, event.comment, event.error, event.url, event.source)[0] ?? '',
 			recipient: textOrNull(event.email),
 			code: codeOf(/^[245]\d\d/.exec(textOf(event.smtp_reply))?.[0]),
@@ -169,11 +169,11 @@ const replyClasses: ReadonlySet<string> = new Set(['60', '80', '100']);
 /** SparkPost's (now Bird's) event webhooks. */
 export const sparkpost: Provider = {
 	secret: 'ours',
-	proves: hasSecret,
+	isFromProvider: hasSecret,
 	// An element is `{msys: {<class>: event}}`. A test post has no event.
 	events: body => parseBatch(body)?.flatMap(({msys}) => Object.values(fieldsOf(msys)).map(fieldsOf)) ?? null,
 	read: event => [
-		said(sparkpostKinds, sparkpostKind(event), {
+		toProviderEvent(sparkpostKinds, sparkpostKind(event), {
 			text: texts(event.raw_reason, event.reason, event.target_link_url)[0] ?? '',
 			recipient: textOrNull(event.raw_rcpt_to) ?? textOrNull(event.rcpt_to),
 			code: codeOf(event.error_code),

@@ -48,7 +48,7 @@ export function isSameAddress(a: string, b: string): boolean {
 }
 
 /** Returns the addresses except the reader's own. */
-export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
+export function exceptAddresses(addresses: readonly string[], own: readonly string[]): string[] {
 	return addresses.filter(address => !own.some(ownAddress => isSameAddress(address, ownAddress)));
 }
 

@@ -40,7 +40,7 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	}
 	const metadata = elementAt(root, 'report_metadata');
 	const [org, email] = [textAt(metadata, 'org_name'), textAt(metadata, 'email')];
-	const head = headOf({
+	const head = checkHeader({
 		org: [org, email],
 		reportId: textAt(metadata, 'report_id'),
 		domain: textAt(root, 'policy_published', 'domain'),
@@ -78,7 +78,7 @@ function timeIn(text: string): number {
 type ReportHeader = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
 
 /** Checks the header of a report and uses the reporter's first name. Returns the problem if it is invalid. */
-export function headOf(header: ReportHeader): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
+export function checkHeader(header: ReportHeader): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
 	const {org, reportId, begin, end} = header;
 	const domain = hostIn(header.domain);
 	if (domain === null) {

@@ -1,4 +1,4 @@
-import type {Evidence, Judgement} from '../../mail/bounce.ts';
+import type {Classification, Evidence} from '../../mail/bounce.ts';
 import type {Phase} from '../../mail/outcome.ts';
 import type {Reading, Report, ReportAction, ReportKind} from '../../mail/report.ts';
 import {replyIn} from './reply.ts';
@@ -56,7 +56,7 @@ export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 }
 
 /** Returns the same rows for a mail server's reply. */
-export function replyRows(judgement: Judgement): readonly Row[] {
+export function replyRows(judgement: Classification): readonly Row[] {
 	return [['what', whatFailed(judgement)], ...judgementRows(judgement)];
 }
 

@@ -1,7 +1,7 @@
 import addressparser, {type AddressOrGroup} from 'nodemailer/lib/addressparser';
 import {cutText, withoutControls} from '../../kit/text.ts';
 import {decodeWords} from '../../mail/decode.ts';
-import {type ParsedMessage, unreadLetter, type Verdict} from '../../mail/received.ts';
+import {type ParsedMessage, unreadableMessage, type Verdict} from '../../mail/received.ts';
 import {addressesIn} from './addresses-in-text.ts';
 import {readContent, toFiles} from './letter-content.ts';
 import {collectLeaves, type Field, findField, type Mail, type Part, readContentType, readMail} from './mime.ts';
@@ -24,7 +24,7 @@ const maxRepliedTo = 50;
 export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ParsedMessage> {
 	const mail = readMail(raw, raw.length);
 	const {fields, parts} = mail.root;
-	const unread = (fault: string): ParsedMessage => ({...unreadLetter(fault), ...readHeaderOnly(mail, raw)});
+	const unread = (fault: string): ParsedMessage => ({...unreadableMessage(fault), ...readHeaderOnly(mail, raw)});
 	if (mail.fault !== null) {
 		return unread(mail.fault);
 	}

@@ -1,8 +1,8 @@
-import type {Classify, Evidence, Judgement} from '../../mail/bounce.ts';
+import type {Classification, Classify, Evidence} from '../../mail/bounce.ts';
 import {phaseIn} from '../../mail/classify-reply.ts';
 import {decodeWords, stripHtml} from '../../mail/decode.ts';
 import {type Clues, notRefused, type Reading, type Report, type ReportAction} from '../../mail/report.ts';
-import {addressesIn, addressIn, isSameAddress, strangersIn} from './addresses-in-text.ts';
+import {addressesIn, addressIn, exceptAddresses, isSameAddress} from './addresses-in-text.ts';
 import {readAggregate} from './aggregate-report.ts';
 import {collectLeaves, type Field, findField, type Mail, readMail} from './mime.ts';
 import {type Paragraph, paragraphsOn, splitParagraphs} from './paragraphs.ts';
@@ -18,7 +18,7 @@ import {
 } from './structured.ts';
 import {type BounceText, maxTextLength, readBounceText, returnedParts, returnedRecipient} from './text/bounce-text.ts';
 import {type Finding, maxFindings} from './text/listed.ts';
-import {actionInText, arrival, daemonSigns, findFindings, readLetter} from './text/recipients-in-text.ts';
+import {actionInText, daemonSigns, deliveredAction, findFindings, readLetter} from './text/recipients-in-text.ts';
 
 /** A forwarded message may have been forwarded before. */
 const maxForwards = 3;
@@ -131,7 +131,7 @@ function reportOfFinding(finding: Finding, fullText: string | null, classify: Cl
 	// A reason may precede its recipient, so a single recipient gets the whole text.
 	const text = fullText === null || /\p{L}{3}/u.test(finding.text) ? finding.text : fullText;
 	const {evidence, judgement} = judgeFinding(finding, text, classify);
-	const action = finding.action ?? arrival(evidence) ?? 'failed';
+	const action = finding.action ?? deliveredAction(evidence) ?? 'failed';
 	const outcome = {
 		recipient,
 		originalRecipient: originalRecipient && originalRecipient !== recipient ? originalRecipient : null,
@@ -146,7 +146,11 @@ function reportOfFinding(finding: Finding, fullText: string | null, classify: Cl
 }
 
 /** Judges by the reply alone, then by all text about the recipient: daemons add text around the reply. */
-function judgeFinding(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
+function judgeFinding(
+	finding: Finding,
+	text: string,
+	classify: Classify,
+): {evidence: Evidence; judgement: Classification} {
 	const evidence = toEvidence(finding, text);
 	const judgement = classify({...evidence, text: replyAlone(text)});
 	return {evidence, judgement: judgement.category === 'undetermined' ? classify(evidence) : judgement};
@@ -364,7 +368,7 @@ function judgeReplies(
 	{code, enhanced, text}: Reply,
 	otherTexts: readonly string[],
 	isSure: (text: string) => boolean,
-): Judgement {
+): Classification {
 	const firstJudgement = classify({...known, code, enhanced, text});
 	for (const otherText of firstJudgement.category === 'undetermined' ? otherTexts : []) {
 		const otherReply = replyIn(otherText);
@@ -401,7 +405,7 @@ function findNamedElsewhere({mail, returned, ownText}: RecipientContext, diagnos
 		addressesIn(text),
 	);
 	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(findField(header, 'to') ?? '', 2));
-	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
+	return exceptAddresses(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
 /** Reads the fields of one recipient (RFC 3464 §2.3). Returns `null` if they report nothing. */

@@ -1,6 +1,6 @@
 import {type JsonObject, objectOf, parsedJson} from '../../kit/exact-json.ts';
 import type {TlsCount, TlsReport} from '../../mail/aggregate.ts';
-import {headOf, hostIn, nameIn} from './dmarc-report.ts';
+import {checkHeader, hostIn, nameIn} from './dmarc-report.ts';
 
 const maxPolicies = 100;
 const maxDetails = 1000;
@@ -43,7 +43,7 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 	// Google appends the domain to its ids.
 	const domains = [...policies.slice(0, maxPolicies).map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
 	const range = objectOf(report['date-range']);
-	const head = headOf({
+	const head = checkHeader({
 		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
 		reportId,
 		domain: domains.find(name => hostIn(name)?.includes('.')) ?? '',

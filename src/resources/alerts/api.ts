@@ -1,7 +1,7 @@
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {apiTime} from '../../kit/time.ts';
-import {alertKindNames, alertWays} from '../../mail/alert.ts';
+import {alertChannels, alertKindNames} from '../../mail/alert.ts';
 import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from '../page-schema.ts';
@@ -12,7 +12,7 @@ import {findAlert, listAlerts} from './store.ts';
 const timeOrNull = Type.Union([time, Type.Null()]);
 const fields = {
 	id: Type.String(),
-	way: Type.Enum([...alertWays]),
+	way: Type.Enum([...alertChannels]),
 	target: Type.String({description: 'The address or URL. Only the host of a Slack URL is shown.'}),
 	status: Type.Enum(['active', 'unconfirmed', 'suppressed'], {
 		description:

@@ -7,7 +7,7 @@ import type {Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {findNamed, installationVerb} from '../../cli/verbs.ts';
 import {sendTest} from '../../daemon/alerts.ts';
-import {type AlertWay, alertKinds, alertWays} from '../../mail/alert.ts';
+import {type AlertChannel, alertChannels, alertKinds} from '../../mail/alert.ts';
 import {listFields} from '../fields.ts';
 import type {InputOf} from '../operation.ts';
 import {alertView, storedTime} from '../views.ts';
@@ -26,7 +26,7 @@ import {
 import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
 
 type NewAlertInput = InputOf<typeof addAlert.input>;
-type AddOptions = {readonly [Way in AlertWay]?: string} & {readonly verified?: boolean};
+type AddOptions = {readonly [Way in AlertChannel]?: string} & {readonly verified?: boolean};
 
 // There is one option for each way instead of the fields `way` and `target`.
 const addFields = listFields(addAlert.input).filter(({name}) => name !== 'way' && name !== 'target');
@@ -71,7 +71,7 @@ export function alertCommands(alert: CliCommand): void {
 }
 
 async function add(session: Session, {verified = false, ...options}: AddOptions): Promise<void> {
-	const ways = alertWays.filter(name => options[name] !== undefined);
+	const ways = alertChannels.filter(name => options[name] !== undefined);
 	const [way] = ways;
 	if (way === undefined || ways.length > 1) {
 		throw new CliError('usage', 'an alert has exactly one target', 'use one of --mail, --webhook, --slack');

@@ -18,7 +18,7 @@ import {operationForms, wrong} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
+import {type AlertChannel, alertChannels, alertKindNames, alertKinds} from '../../mail/alert.ts';
 import {
 	addAlert,
 	checkTarget,
@@ -82,7 +82,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 
 	const form = operationForms(parts, {path, show: list});
 	const read = ({form: sent}: Visit) => ({
-		way: (sent.get('way') ?? '') as AlertWay,
+		way: (sent.get('way') ?? '') as AlertChannel,
 		target: sent.get('target')?.trim() ?? '',
 		...(sent.has('on') && {on: alertKindNames.filter(kind => sent.getAll('on').includes(kind))}),
 	});
@@ -153,7 +153,7 @@ function rowActs({id, workspace_id: workspaceId}: Alert): Html {
 }
 
 function addForm(form: URLSearchParams): Html {
-	const choices = alertWays.map(value => ({value, label: value}));
+	const choices = alertChannels.map(value => ({value, label: value}));
 	const boxes = alertKindNames
 		.filter(kind => alertKinds[kind].isPerWorkspace)
 		.map(kind => checkbox('on', kind, alertKinds[kind].title, form.getAll('on').includes(kind)));

@@ -2,10 +2,10 @@ import type {Knex} from 'knex';
 import {groupBy} from '../../kit/collections.ts';
 import {dayMs, hourMs, parseDuration, storeTime} from '../../kit/time.ts';
 import {parseAddress} from '../../mail/address.ts';
-import {type AlertKind, type AlertWay, alertKindNames, alertKinds, alertWays} from '../../mail/alert.ts';
+import {type AlertChannel, type AlertKind, alertChannels, alertKindNames, alertKinds} from '../../mail/alert.ts';
 import {Type} from '../../mail/type.ts';
 import {field} from '../fields.ts';
-import {type InputOf, notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
+import {type InputOf, notFound, type OperationContext, operation, Refused, refuseField} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {findWorkspace} from '../workspaces/store.ts';
 import {type AddressStatus, confirmAddress, readAddressStatuses, takeAllowance} from './addresses-store.ts';
@@ -33,18 +33,18 @@ const confirmationsPerAddress = 3;
 /** Throws `Refused` if the target is invalid. `urlProblem` returns the problem with a URL, or `null`. */
 export function checkTarget(
 	urlProblem: (url: string) => string | null,
-	{way, target}: {readonly way: AlertWay; readonly target: string},
+	{way, target}: {readonly way: AlertChannel; readonly target: string},
 ): void {
 	const address = way === 'mail' ? parseAddress(target, {allowsUtf8Local: false}) : null;
 	const problem = address === null ? urlProblem(target) : address.ok ? null : address.problem;
 	if (problem !== null) {
-		throw unusable(way, problem);
+		throw refuseField(way, problem);
 	}
 }
 
 const newAlertInput = Type.Object(
 	{
-		way: Type.Enum([...alertWays], {description: 'How the alert is sent.'}),
+		way: Type.Enum([...alertChannels], {description: 'How the alert is sent.'}),
 		target: Type.String({
 			minLength: 3,
 			maxLength: 2048,
@@ -142,7 +142,7 @@ async function checkOwnRoom(trx: Knex.Transaction): Promise<void> {
 function checkKinds(workspaceId: string | null, on: readonly AlertKind[] | undefined): void {
 	const foreign = workspaceId === null ? undefined : on?.find(kind => !alertKinds[kind].isPerWorkspace);
 	if (foreign !== undefined) {
-		throw unusable(
+		throw refuseField(
 			'on',
 			`must not contain ${foreign}, which concerns the installation: add that alert without a workspace`,
 		);
@@ -156,10 +156,10 @@ function checkSender(workspaceId: string | null, from: string | undefined): void
 	}
 	const parsed = parseAddress(from, {allowsUtf8Local: false});
 	if (!parsed.ok) {
-		throw unusable('from', parsed.problem);
+		throw refuseField('from', parsed.problem);
 	}
 	if (workspaceId !== null) {
-		throw unusable('from', 'must not be set for the alert of a workspace');
+		throw refuseField('from', 'must not be set for the alert of a workspace');
 	}
 }
 
@@ -309,7 +309,7 @@ export const muteAlert = operation({
 		const row = (await findAlert(trx, workspaceId, alertId)) ?? notFound('alert', alertId);
 		const durationMs = parseDuration(text);
 		if (durationMs === undefined || durationMs > maxMuteMs) {
-			throw unusable('for', 'must be a duration such as 30m, 2h or 3d, at most 30d');
+			throw refuseField('for', 'must be a duration such as 30m, 2h or 3d, at most 30d');
 		}
 		const muted_until = durationMs === 0 ? null : storeTime(tools.clock.now() + durationMs);
 		await updateAlert(trx, alertId, {muted_until});

@@ -11,7 +11,7 @@ import type {AlertMessage} from '../../mail/alert.ts';
 import type {Resolver} from '../../net/dns.ts';
 import type {Relay} from '../../net/relay-url.ts';
 import type {Vault} from '../../store/sealed.ts';
-import type {PostEnd, Poster} from '../webhooks/post.ts';
+import type {Poster, PostResult} from '../webhooks/post.ts';
 import type {Alert} from './store.ts';
 import {composeAlertText, toWebhookBody} from './words.ts';
 
@@ -60,7 +60,7 @@ async function post(
 		? {text: escapeForSlack([`*${subject}*`, ...lines].join('\n'))}
 		: toWebhookBody(message, settings.hostname);
 	const poster = createPoster();
-	let result: PostEnd;
+	let result: PostResult;
 	try {
 		result = await poster.post({
 			id: message.id,

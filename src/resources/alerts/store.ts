@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {AlertKind, AlertMessage, AlertWay, Condition} from '../../mail/alert.ts';
+import type {AlertChannel, AlertKind, AlertMessage, Condition} from '../../mail/alert.ts';
 import {selectInTurns} from '../../store/engine/rows.ts';
 
 /** A recipient of alerts: a row of `alerts`. */
@@ -7,7 +7,7 @@ export type Alert = {
 	readonly id: string;
 	/** `null` if it covers the installation and all workspaces. */
 	readonly workspace_id: string | null;
-	readonly way: AlertWay;
+	readonly way: AlertChannel;
 	/** The address or URL. A Slack URL is secret, so only its host is stored here. */
 	readonly target: string;
 	/** The secret that signs its posts, or the Slack URL, sealed for its id; `null` if it is sent by email. */

@@ -9,7 +9,7 @@ import {storeTime} from '../../kit/time.ts';
 import {ownHosts} from '../domains/domain-records.ts';
 import {AddressGuard, toGuard} from '../webhooks/address-guard.ts';
 import {withKnownRoute} from '../workspaces/apply.ts';
-import {checkWishes} from '../workspaces/cli.ts';
+import {checkPoolAndRoute} from '../workspaces/cli.ts';
 import {checkRetention} from '../workspaces/rules.ts';
 import type {Settings} from '../workspaces/settings.ts';
 import {findWorkspaceByName, listWorkspaces} from '../workspaces/store.ts';
@@ -97,7 +97,7 @@ async function readPlan(session: Session, file: string): Promise<readonly Change
 	for (const change of changes) {
 		if (change.noun === null) {
 			const changed = change.declared as Partial<Settings>;
-			checkWishes(session, changed.source_pool ?? null, changed.route ?? null);
+			checkPoolAndRoute(session, changed.source_pool ?? null, changed.route ?? null);
 			checkRetention(changed, session.settings().retentionDays);
 		}
 	}

@@ -26,7 +26,7 @@ export function certificateCommands(certificate: CliCommand): void {
 			if (row === undefined) {
 				throw new CliError('data', `${name} has no certificate`, 'see mailctl certificate list');
 			}
-			session.one(createNoun(session), row);
+			session.printRow(createNoun(session), row);
 		});
 
 	certificate

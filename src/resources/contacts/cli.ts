@@ -29,7 +29,9 @@ export function contactCommands(contact: CliCommand): void {
 	contact
 		.verb('show <contact>', 'Show a contact, by id or address')
 		.sample('mailctl contact show user@example.org')
-		.does<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text)));
+		.does<object, [string]>(async (session, _options, text) =>
+			session.printRow(contacts, await chosen(session, text)),
+		);
 
 	const byContact = {
 		by: 'contact',

@@ -51,7 +51,13 @@ export async function checkDomainRecords(
 }
 
 /** Checks the records of a host on which this installation accepts mail. There are none without a TLS listener. */
-export async function lookAtHost(reader: Knex, host: string, names: SendingNames, open: OpenSources, now: number) {
+export async function checkHostRecords(
+	reader: Knex,
+	host: string,
+	names: SendingNames,
+	open: OpenSources,
+	now: number,
+) {
 	const policy = await names.policy(reader, now);
 	const records = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
 	const sources = open();
@@ -321,12 +327,12 @@ async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Prom
 /** Returns a remark if DMARC reports could be sent to this installation but go elsewhere. */
 function describeMissingReports(text: string, proposed: string): string | null {
 	const ownUri = parseTagList(proposed)?.get('rua');
-	const isIncluded = ownUri === undefined || namesUri(parseTagList(text)?.get('rua'), ownUri);
+	const isIncluded = ownUri === undefined || includesUri(parseTagList(text)?.get('rua'), ownUri);
 	return isIncluded ? null : `its rua= does not include ${ownUri}, so reports are not sent here`;
 }
 
 /** Whether a `rua=` contains an address, with or without a size limit (RFC 7489 §6.2). */
-export function namesUri(rua: string | undefined, uri: string): boolean {
+export function includesUri(rua: string | undefined, uri: string): boolean {
 	return tagParts(rua, ',').some(part => part.toLowerCase().replace(/!\d+[kmgt]?$/, '') === uri);
 }
 
@@ -423,7 +429,7 @@ export function isUnsigned(records: readonly CheckedRecord[]): boolean {
 }
 
 /** Returns the missing records that would verify the domain. Publishing one of them is enough. */
-export function openProofs<Row extends DomainRecord & Partial<CheckedRecord>>(records: readonly Row[]): Row[] {
+export function missingProofs<Row extends DomainRecord & Partial<CheckedRecord>>(records: readonly Row[]): Row[] {
 	return records.filter(
 		({purpose, required, ok}) => !ok && required && (purpose === 'ownership' || purpose === 'dkim'),
 	);

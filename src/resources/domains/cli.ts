@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {CliError} from '../../cli/fault.ts';
 import {addFieldOptions, readFieldOptions} from '../../cli/field-options.ts';
-import {count, domain as parseDomain, selector as parseSelector, unless} from '../../cli/options.ts';
+import {acceptNone, count, domain as parseDomain, selector as parseSelector} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
@@ -12,7 +12,7 @@ import {listFields} from '../fields.ts';
 import type {InputOf} from '../operation.ts';
 import {domainRecordsView, domainView, storedTime} from '../views.ts';
 import {type CheckedRecord, isUnsigned, type OpenSources} from './check-records.ts';
-import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
+import {createDmarcReview, type DmarcReview, dmarcPeriod, dmarcView, stepOf, tlsWords} from './dmarc.ts';
 import {
 	type DomainRecord,
 	ownHosts,
@@ -22,7 +22,7 @@ import {
 	sendingNames,
 	zoneFile,
 } from './domain-records.ts';
-import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './record-lines-cli.ts';
+import {checkedLines, nextCheckOf, problemLines, unqueriedLines} from './record-lines-cli.ts';
 import {
 	addDomain,
 	cancelRotation,
@@ -52,7 +52,7 @@ export function domainCommands(domain: CliCommand): void {
 			.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
 			.sample('mailctl domain update shop.example --links links.shop.example'),
 		updateFields,
-		{link_host: unless(parseDomain)},
+		{link_host: acceptNone(parseDomain)},
 	).does(update);
 
 	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
@@ -148,7 +148,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 
 async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolean}, text: string): Promise<void> {
 	const checked = await check(session, text);
-	await showChecked(session, checked, wrongLines);
+	await showChecked(session, checked, problemLines);
 	const {state, name} = checked.domain;
 	if (state !== 'verified') {
 		const proofs = checked.records.filter(
@@ -211,11 +211,13 @@ async function readRecords(session: Session, row: Domain, keys: readonly DkimKey
 }
 
 async function queryRecords(session: Session, row: Domain): Promise<DomainQuery> {
-	return await asking(session, (reader, names, open, now) => queryDomainRecords(reader, row, names, open, now));
+	return await withDnsStatus(session, (reader, names, open, now) =>
+		queryDomainRecords(reader, row, names, open, now),
+	);
 }
 
 /** Runs a check that queries DNS, with a status on the terminal meanwhile. */
-export async function asking<Result>(
+export async function withDnsStatus<Result>(
 	session: Session,
 	runCheck: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Result>,
 ): Promise<Result> {
@@ -235,13 +237,13 @@ const maxListedSources = 20;
 async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
 	const {clock} = session.tools;
-	const review = await asking(session, (reader, names, openSources) =>
+	const review = await withDnsStatus(session, (reader, names, openSources) =>
 		createDmarcReview({reader, names, openSources, clock})(row, days),
 	);
 	session.show(dmarcView(review), () => dmarcLines(session, row, review));
 }
 
-function dmarcLines({terminal: {width}}: Session, row: Domain, review: DmarcSight): string[] {
+function dmarcLines({terminal: {width}}: Session, row: Domain, review: DmarcReview): string[] {
 	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = review;
 	const {policy, next, name, record, why} = advice;
 	const [ours, others] = [grouped(advice.cost.ours), grouped(advice.cost.others)];
@@ -274,7 +276,7 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, review: DmarcSigh
 	];
 }
 
-type Source = DmarcSight['sources'][number];
+type Source = DmarcReview['sources'][number];
 
 const dmarcColumns = [
 	{title: 'WHO', cell: ({ours}: Source) => (ours ? 'you' : 'others')},
@@ -314,5 +316,5 @@ async function showUnqueried(
 ): Promise<void> {
 	const records = (await readRecords(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
 	const view = domainRecordsView(row, null, records, storedTime);
-	session.show({...domainView(row, storedTime), records: view.records}, () => unaskedLines(session, row, records));
+	session.show({...domainView(row, storedTime), records: view.records}, () => unqueriedLines(session, row, records));
 }

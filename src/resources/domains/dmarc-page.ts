@@ -2,7 +2,7 @@ import {badge, chips, copyable, count, facts, join, name, section, share, table}
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import type {Answer, Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {type DmarcSight, dmarcPeriod, stepOf, tlsWords} from './dmarc.ts';
+import {type DmarcReview, dmarcPeriod, stepOf, tlsWords} from './dmarc.ts';
 import {returnPathHost} from './domain-records.ts';
 import type {Domain} from './store.ts';
 
@@ -34,7 +34,7 @@ export async function dmarcPage(
 	};
 }
 
-function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice, tls}: DmarcSight): Html {
+function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice, tls}: DmarcReview): Html {
 	const {next, name: owner, record, why, cost} = advice;
 	return html`<div class="card"><p><strong>${stepOf(advice)}</strong>: ${name(why)}.</p>${facts([
 		[
@@ -58,7 +58,7 @@ function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice,
 	])}<p class="soft">Anyone can send such a report: check who sent it before you act on it.</p></div>`;
 }
 
-function sourceTable({sources, ips}: DmarcSight): Html {
+function sourceTable({sources, ips}: DmarcReview): Html {
 	const more = ips - maxRows;
 	return html`${table({
 		label: 'Sources of messages',

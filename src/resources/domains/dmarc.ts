@@ -5,7 +5,7 @@ import {atMost} from '../../kit/collections.ts';
 import {dayMs, storeTime} from '../../kit/time.ts';
 import {parseTagList} from '../../mail/dkim-record.ts';
 import type {Resolver} from '../../net/dns.ts';
-import {type CheckedRecord, checkDomainRecords, namesUri, type OpenSources} from './check-records.ts';
+import {type CheckedRecord, checkDomainRecords, includesUri, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
 import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} from './reports-store.ts';
 import {compileSpf} from './spf.ts';
@@ -38,7 +38,7 @@ export type DmarcAdvice = {
 };
 
 /** Who sends mail with a domain in `From`, according to the reports of other mail systems. */
-export type DmarcSight = {
+export type DmarcReview = {
 	readonly days: number;
 	readonly reports: number;
 	readonly reporters: readonly string[];
@@ -63,7 +63,7 @@ const cachedMs = 60_000;
 const maxCached = 100;
 
 /** Reviews a domain: the reports of the last days, the published record, and what to publish next. */
-export type ReviewDmarc = (domain: Domain, days: number) => Promise<DmarcSight>;
+export type ReviewDmarc = (domain: Domain, days: number) => Promise<DmarcReview>;
 
 /**
  * Creates a function that reviews domains. Which sources are the domain's own is cached for a minute, because finding
@@ -279,7 +279,7 @@ function toRecord(
 	if (shouldChange && Number(changed.get('pct')) < 100) {
 		changed.delete('pct');
 	}
-	if (uri !== null && !namesUri(rua, uri)) {
+	if (uri !== null && !includesUri(rua, uri)) {
 		changed.set('rua', rua ? `${rua},${uri}` : uri);
 	}
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
@@ -299,7 +299,7 @@ export function tlsWords(results: readonly TlsSum[]): string | null {
 }
 
 /** Returns the form that the API and `--json` show. */
-export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcSight) {
+export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcReview) {
 	return {
 		days,
 		reports,

@@ -22,14 +22,14 @@ import {storeTime} from '../../kit/time.ts';
 import {Seats} from '../../kit/turns.ts';
 import {listFields} from '../fields.ts';
 import {checkedAddress} from '../formats.ts';
-import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from './check-records.ts';
+import {type CheckedRecord, describePurpose, keyAlgorithms, missingProofs} from './check-records.ts';
 import {dmarcPeriod, firstDay, readReportedTls} from './dmarc.ts';
 import {dmarcPage} from './dmarc-page.ts';
 import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from './domain-records.ts';
-import {chosenDomain, domainBadge} from './page.ts';
+import {domainBadge, findChosenDomain} from './page.ts';
 import type {TlsSum} from './reports-store.ts';
 import {cancelRotation, removeDomain, rotateKeys, updateDomain} from './rules.ts';
-import {isSenderAsked, senderForm, sendersSection} from './senders-page.ts';
+import {hasSubmittedSender, senderForm, sendersSection} from './senders-page.ts';
 import {addSender, prepareKeys} from './senders-rules.ts';
 import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from './store.ts';
 import {checkDomain, nextCheckAt, queryDomainRecords} from './verify-domain.ts';
@@ -44,7 +44,7 @@ type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 export function domainPages(parts: DashboardParts): readonly Route[] {
 	const {reader, change, settings, domains, tools} = parts;
 	const seats = new Seats(maxChecks);
-	const findChosen = (visit: Visit) => chosenDomain(reader, visit);
+	const findChosen = (visit: Visit) => findChosenDomain(reader, visit);
 	const queryDomain = (domain: Domain) =>
 		queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const readProposed = (domain: Domain, keys: readonly DkimKey[]) =>
@@ -87,7 +87,7 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 				...(may('admin') ? [removeForm(domain)] : []),
 			]),
 			content: join([
-				...(isSenderAsked(visit) ? [html`<div class="card">${senderForm(domain, visit.form)}</div>`] : []),
+				...(hasSubmittedSender(visit) ? [html`<div class="card">${senderForm(domain, visit.form)}</div>`] : []),
 				refreshingRecords(
 					to,
 					records,
@@ -229,7 +229,7 @@ const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
 
 /** Lists the records of a domain, ready to be copied, with their problems. */
 function recordCards(records: readonly ShownRecord[]): Html {
-	const proofs = openProofs(records);
+	const proofs = missingProofs(records);
 	const isQueried = records.some(({state}) => state !== undefined);
 	const either =
 		isQueried && proofs.length > 1

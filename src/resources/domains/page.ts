@@ -69,7 +69,7 @@ export function domainListPages(parts: DashboardParts): readonly Route[] {
 }
 
 /** Returns the domain that a path names. */
-export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Domain> {
+export async function findChosenDomain(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Domain> {
 	return await requireDomain(reader, workspace.id, isId('dom', id) ? id : '');
 }
 

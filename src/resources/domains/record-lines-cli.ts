@@ -1,7 +1,7 @@
 import type {Session} from '../../cli/session.ts';
 import type {Tone} from '../../cli/terminal.ts';
 import {cut, fields, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
-import {type CheckedRecord, describePurpose, isUnsigned, openProofs} from './check-records.ts';
+import {type CheckedRecord, describePurpose, isUnsigned, missingProofs} from './check-records.ts';
 import {type DomainRecord, returnPathHost} from './domain-records.ts';
 import type {DkimKey, Domain} from './store.ts';
 import {nextCheckAt} from './verify-domain.ts';
@@ -14,7 +14,7 @@ export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKe
 }
 
 /** Formats a domain with the records to publish, without checking them. */
-export function unaskedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
+export function unqueriedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
 	return [
 		...summaryLines(session, row, null),
 		...(records.length > 0 ? ['', ...publishLines(row)] : []),
@@ -42,7 +42,7 @@ export function checkedLines(
 }
 
 /** Like `checkedLines`, but only with the problems. */
-export function wrongLines(
+export function problemLines(
 	session: Session,
 	row: Domain,
 	records: readonly CheckedRecord[],
@@ -60,7 +60,7 @@ export function wrongLines(
 
 /** Explains that either of two records is enough to verify a domain. */
 function alternativeLines(records: readonly CheckedRecord[]): string[] {
-	const proofs = openProofs(records);
+	const proofs = missingProofs(records);
 	return proofs.length < 2
 		? []
 		: [

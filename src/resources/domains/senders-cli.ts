@@ -90,5 +90,5 @@ const senders: Noun<Sender> = {
 
 function showSender(session: Session, row: Sender): void {
 	const publish = `Publish the records of its domain: mailctl domain show ${row.address.split('@')[1]}`;
-	session.one(senders, row, {lines: row.verified_at === null ? ['', publish] : []});
+	session.printRow(senders, row, {lines: row.verified_at === null ? ['', publish] : []});
 }

@@ -22,7 +22,7 @@ import {isId} from '../../mail/ids.ts';
 import {listFields} from '../fields.ts';
 import {notFound} from '../operation.ts';
 import {sampleSender} from '../workspaces/sample.ts';
-import {chosenDomain} from './page.ts';
+import {findChosenDomain} from './page.ts';
 import {addSender, removeSender, senderState, updateSender, verifySender} from './senders-rules.ts';
 import {type Domain, findSenderById, pageDomainSenders, type Sender} from './store.ts';
 
@@ -56,7 +56,7 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 	return section(
 		'Senders',
 		html`${list}${more ?? null}`,
-		may('admin') && !isSenderAsked(visit)
+		may('admin') && !hasSubmittedSender(visit)
 			? html`<div class="actions">${opened('Add a sender', senderForm(domain, form))}</div>`
 			: nothing,
 	);
@@ -72,7 +72,7 @@ function nameOf(row: Sender): Html | string {
 }
 
 /** Whether the form was submitted but rejected, so that the page of the domain shows it first. */
-export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
+export const hasSubmittedSender = ({form}: Visit): boolean => form.has('address');
 
 export function senderForm({id}: Domain, typed: URLSearchParams): Html {
 	const fields = fieldInputs(listFields(addSender.input), {typed});
@@ -102,7 +102,7 @@ export function senderPages(parts: DashboardParts): readonly Route[] {
 
 	/** Returns the sender that a path names, and its domain. */
 	async function findChosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
-		const domain = await chosenDomain(reader, visit);
+		const domain = await findChosenDomain(reader, visit);
 		const {sender: id = ''} = visit.params;
 		const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
 		return sender?.domain_id === domain.id

@@ -2,8 +2,8 @@ import {count} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import {type Column, folded, grouped, printable, table} from '../../cli/terminal-text.ts';
 import {recordsView, storedTime} from '../views.ts';
-import {lookAtHost} from './check-records.ts';
-import {asking} from './cli.ts';
+import {checkHostRecords} from './check-records.ts';
+import {withDnsStatus} from './cli.ts';
 import {dmarcPeriod, firstDay} from './dmarc.ts';
 import {hostLines} from './record-lines-cli.ts';
 import {readTlsFailures, readTlsSums, type TlsSum} from './reports-store.ts';
@@ -14,8 +14,8 @@ export function tlsCommand(command: CliCommand): void {
 		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.max), dmarcPeriod.default)
 		.does<{days: number}>(async (session, {days}) => {
 			const {returnPathDomain: host} = session.settings();
-			const records = await asking(session, (reader, names, open, now) =>
-				lookAtHost(reader, host, names, open, now),
+			const records = await withDnsStatus(session, (reader, names, open, now) =>
+				checkHostRecords(reader, host, names, open, now),
 			);
 			const [reader, limit] = [await session.reader(), session.json ? 1000 : 20];
 			const since = firstDay(days, session.tools.clock.now());

@@ -171,7 +171,7 @@ function withResponses(records: readonly DomainRecord[], checked: readonly Check
 }
 
 /** Judges whether an ownership record or a DKIM key proves that whoever added the domain controls its DNS. */
-function judgeProofs(records: readonly CheckedRecord[]): Sight {
+function judgeProofs(records: readonly CheckedRecord[]): ProofState {
 	const proofs = records.filter(
 		({purpose, key}) => purpose === 'ownership' || (purpose === 'dkim' && key?.state !== 'retired'),
 	);
@@ -236,7 +236,7 @@ function isRetiredRecordGone({key, found, state}: CheckedRecord, at: string): bo
 }
 
 /** Whether the records that verify a domain are published. `unknown` means that DNS did not respond. */
-export type Sight = 'shown' | 'absent' | 'unknown';
+export type ProofState = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
 /** A domain fails after `maxFailures` failed checks over this time. Until then it is checked at least hourly. */
@@ -246,7 +246,7 @@ const maxFailures = 3;
 type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
 /** Returns the state after a check (R5.5): pending → verified → degraded → failed. One good check verifies it again. */
-export function nextStatus(current: DomainStatus, sight: Sight, at: string): DomainStatus {
+export function nextStatus(current: DomainStatus, sight: ProofState, at: string): DomainStatus {
 	const {state, state_at, verified_at, failures} = current;
 	switch (sight) {
 		case 'unknown':

@@ -70,5 +70,5 @@ const keysAt = (now: string): Noun<ApiKey> => ({
 
 function showKey(session: Session, {row, key}: CreatedKey): void {
 	const lines = ['', session.terminal.bold(key), '', 'Store it now: it is not shown again.'];
-	session.one(keys(session), row, {json: {key}, lines});
+	session.printRow(keys(session), row, {json: {key}, lines});
 }

@@ -6,7 +6,7 @@ import {type Caller, visibleMessage, visibleMode} from '../../api/caller.ts';
 import {describe} from '../../api/describe.ts';
 import {noQuery} from '../../api/paging.ts';
 import {answerSend, limitSends, readIdempotencyKey, readSend, sendErrors} from '../../api/read-send.ts';
-import {notAnswered, threaded} from '../../api/thread-of.ts';
+import {replyTargetNotFound, toThreadedReply} from '../../api/thread-of.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {apiError, bodyMissing, unavailable} from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
@@ -76,9 +76,9 @@ export const sendMessageRoute: Route = parts => api => {
 				throw apiError(read.code, read);
 			}
 			const body = request.body as SendBody;
-			const send = await threaded(parts, caller, body, read.send);
+			const send = await toThreadedReply(parts, caller, body, read.send);
 			if (send === null) {
-				throw apiError('validation_failed', {violations: [notAnswered]});
+				throw apiError('validation_failed', {violations: [replyTargetNotFound]});
 			}
 			const idempotency = key === null ? null : toIdempotency(vault, key, body);
 			return answerSend(reply, await accept.single(send, idempotency), clock.now());

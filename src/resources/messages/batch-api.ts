@@ -7,10 +7,10 @@ import {describe} from '../../api/describe.ts';
 import {toApiError} from '../../api/errors.ts';
 import {oversized} from '../../api/json.ts';
 import {noQuery} from '../../api/paging.ts';
-import {showAllowance} from '../../api/rate-limit.ts';
+import {setRateLimitHeaders} from '../../api/rate-limit.ts';
 import {maxValues} from '../../api/read-body.ts';
 import {rateLimited, readBatchItem} from '../../api/read-send.ts';
-import {notAnswered, threaded} from '../../api/thread-of.ts';
+import {replyTargetNotFound, toThreadedReply} from '../../api/thread-of.ts';
 import {inSlice} from '../../kit/turns.ts';
 import {
 	type ApiErrorCode,
@@ -133,7 +133,7 @@ export const sendBatchRoute: Route = parts => api => {
 				throw apiError('sending_paused');
 			}
 			const items = await readItems(parts, request, messages);
-			showAllowance(reply, limits.read(caller, 'batch'));
+			setRateLimitHeaders(reply, limits.read(caller, 'batch'));
 			if (request.headers['idempotency-key'] !== undefined) {
 				reply.header('idempotency-key-ignored', 'true');
 			}
@@ -196,9 +196,9 @@ function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item
 }
 
 async function withThread(parts: ApiParts, item: Item, body: BatchItem, caller: Caller): Promise<Item> {
-	const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
+	const send = 'send' in item ? await toThreadedReply(parts, caller, body, item.send) : undefined;
 	return send === null
-		? {problem: violationProblem(notAnswered, 'validation_failed')}
+		? {problem: violationProblem(replyTargetNotFound, 'validation_failed')}
 		: {...item, ...(send && {send})};
 }
 
@@ -212,7 +212,7 @@ async function countInvalidBatch(
 	if (caller && bodyProblems.has(toApiError(error, () => false).status)) {
 		const granted = await limits.take(caller, 'batch', 1);
 		const allowance = limits.read(caller, 'batch');
-		showAllowance(reply, allowance);
+		setRateLimitHeaders(reply, allowance);
 		if (granted === 0) {
 			throw rateLimited(allowance, tools.clock.now());
 		}

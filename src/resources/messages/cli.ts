@@ -3,19 +3,28 @@ import {CliError} from '../../cli/fault.ts';
 import {address, collect, count, metadataPair, oneOf, past} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
-import {fields, folded, type Noun, nextTry, printable, shortTime, table, wrapped} from '../../cli/terminal-text.ts';
+import {
+	fields,
+	folded,
+	formatNextAttempt,
+	type Noun,
+	printable,
+	shortTime,
+	table,
+	wrapped,
+} from '../../cli/terminal-text.ts';
 import {createLinks} from '../../compose/links/links.ts';
 import {linkBase} from '../../config/derive.ts';
-import {capturedFile, RecipientMails} from '../../daemon/recipient-mails.ts';
+import {capturedFile, RecipientMessages} from '../../daemon/recipient-messages.ts';
 import {storeTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Received, senderOf} from '../../mail/received.ts';
 import {
-	askedTerms,
 	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
+	queryTerms,
 	type Term,
 	tagTerm,
 	valueTerm,
@@ -269,7 +278,7 @@ async function readMessageId(session: Session, messageId: string): Promise<strin
 
 /** Parses the words of `--subject`. Throws a usage error (64). */
 function subjectWords(text: string): Term[] {
-	const terms = askedTerms(text);
+	const terms = queryTerms(text);
 	if (terms === null) {
 		throw new CliError(
 			'usage',
@@ -373,7 +382,7 @@ export function describe(
 }
 
 function queuedStatus({state, next_attempt_at: next}: StoredRecipient, now: number): string {
-	return next === null ? state : `${state}, ${nextTry(next, now)}`;
+	return next === null ? state : `${state}, ${formatNextAttempt(next, now)}`;
 }
 
 function capturedLines(session: Session, {id}: StoredRecipient): string[] {
@@ -425,7 +434,7 @@ export function storedReportView(report: StoredReport) {
 /** Returns a recipient's message: the captured one, or else rendered again as the daemon would. */
 export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
-	const recipients = new RecipientMails({
+	const recipients = new RecipientMessages({
 		settings,
 		store: await session.store(),
 		vault: await session.vault(),

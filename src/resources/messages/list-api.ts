@@ -7,10 +7,10 @@ import {parseQueryTime, storeTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/message.ts';
 import {
-	askedTerms,
 	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
+	queryTerms,
 	type SearchCondition,
 	searchTerms,
 	tagTerm,
@@ -154,7 +154,7 @@ function requestedTerms(
 	messageId: string | undefined,
 ): SearchCondition[] | undefined {
 	const terms: SearchCondition[] = [
-		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
+		...(subject === undefined ? [] : (queryTerms(subject) ?? [])),
 		...(q === undefined ? [] : searchTerms(q)),
 		...Object.entries<string>(metadata as Record<string, string>).map(([key, value]) => metadataTerm(key, value)),
 		...(tag === undefined ? [] : [tagTerm(tag)]),

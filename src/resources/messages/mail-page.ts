@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {type Looks, lookAt} from '../../dashboard/look.ts';
+import {inspectMail, type MailInspections} from '../../dashboard/look.ts';
 import {mailFrame, maxLinkLength} from '../../dashboard/mail-frame.ts';
 import {fileList, imagesNote} from '../../dashboard/mail-parts.ts';
 import {
@@ -44,7 +44,7 @@ export type Opened = {
 };
 
 /** Throws `Refused` because the workspace has no such message. */
-export const noMessage = (): never =>
+export const messageNotFound = (): never =>
 	notFound('message', '', {
 		page: 'Message not found. It may have been removed at the end of its retention period.',
 	});
@@ -54,11 +54,12 @@ export async function openMessage(reader: Knex, {params: {id = ''}, query, form,
 	const message = isId('msg', id) ? await findMessage(reader, workspace.id, id) : undefined;
 	const status = message && (await findMessageStatus(reader, workspace.id, id));
 	if (!(message && status)) {
-		return noMessage();
+		return messageNotFound();
 	}
 	const recipients = await readRecipients(reader, workspace.id, id);
 	const requested = query.get('copy') ?? form.get('copy');
-	const recipient = recipients.find(({id: recipientId}) => recipientId === requested) ?? recipients[0] ?? noMessage();
+	const recipient =
+		recipients.find(({id: recipientId}) => recipientId === requested) ?? recipients[0] ?? messageNotFound();
 	const isErased = status.erasedAt !== null || message.to === erasedAddress;
 	return {workspaceId: workspace.id, message, recipients, recipient, isErased, isEmptied: status.isEmptied};
 }
@@ -133,7 +134,7 @@ export class MailReader {
 		if (cached) {
 			return {...cached, isCaptured};
 		}
-		const parsed = await lookAt(opened.workspaceId, 'mail', {raw});
+		const parsed = await inspectMail(opened.workspaceId, 'mail', {raw});
 		if (!parsed.ok) {
 			return {missing: `The message cannot be displayed: ${parsed.fault}. See its source instead.`};
 		}
@@ -141,12 +142,12 @@ export class MailReader {
 		return {...parsed.seen, isCaptured};
 	}
 
-	async file(opened: Opened, index: number): Promise<NonNullable<Looks['file']['seen']> | Missing> {
+	async file(opened: Opened, index: number): Promise<NonNullable<MailInspections['file']['seen']> | Missing> {
 		const mail = await this.raw(opened);
 		if ('missing' in mail) {
 			return mail;
 		}
-		const parsed = await lookAt(opened.workspaceId, 'file', {raw: mail.raw, index});
+		const parsed = await inspectMail(opened.workspaceId, 'file', {raw: mail.raw, index});
 		return (parsed.ok && parsed.seen) || {missing: 'Attachment not found.'};
 	}
 }

@@ -38,7 +38,7 @@ import {
 	headersContent,
 	MailReader,
 	type Missing,
-	noMessage,
+	messageNotFound,
 	type Opened,
 	openMessage,
 	previewContent,
@@ -97,12 +97,12 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		page(`/messages/:id/${path}`, async visit => {
 			const opened = await openMessage(reader, visit);
 			const mail = await read(opened, visit);
-			return 'missing' in mail ? noMessage() : toAnswer(mail, opened, visit);
+			return 'missing' in mail ? messageNotFound() : toAnswer(mail, opened, visit);
 		});
 
 	async function resend(visit: Visit): Promise<Answer> {
 		const {message} = await openMessage(reader, visit);
-		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? noMessage();
+		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? messageNotFound();
 		if (send === 'erased') {
 			wrong('The message was erased and cannot be sent again.');
 		}

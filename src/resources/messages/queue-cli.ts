@@ -13,7 +13,7 @@ import {type Destinations, ownRetryOf} from '../../queue/pace/choose-route.ts';
 import {listQueue, type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
 import {attemptLines} from './attempt-lines-cli.ts';
-import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from './queue.ts';
+import {notStopped, type QueueStatus, readQueueStatus, readStopped, type Stopped} from './queue.ts';
 import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change-cli.ts';
 import {readReasons, type Why} from './why.ts';
 
@@ -67,7 +67,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 	const ofPriority = (priority: Priority) => (row: Pick<QueueStatus, 'by_priority'>) => row.by_priority[priority];
 	const rowsWithAge = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
-		...free,
+		...notStopped,
 		destination: `${grouped(rows.length)} destinations`,
 		ready: sum(row => row.ready),
 		deferred: sum(row => row.deferred),

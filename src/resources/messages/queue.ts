@@ -6,7 +6,7 @@ import type {Recipient} from '../../mail/message.ts';
 import type {Acting, ActTools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
 import type {EventWriter} from '../../outcome/outbox.ts';
-import {giveUp} from '../../outcome/settle.ts';
+import {endByOperator} from '../../outcome/settle.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {
 	deleteSuspension,
@@ -41,7 +41,7 @@ export type Stopped = {
 export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
 
-export const free: Stopped = {
+export const notStopped: Stopped = {
 	suspended_by: null,
 	suspended_until: null,
 	suspension_reason: null,
@@ -78,7 +78,7 @@ export async function readQueueStatus(
 	// Suspended destinations without mail are included so that operators do not forget them.
 	const idle = [...stopped].filter(([name]) => includesIdle && !known.has(name) && name === (destination ?? name));
 	return [
-		...queued.map(row => withStop(row, stopped.get(row.destination) ?? free)),
+		...queued.map(row => withStop(row, stopped.get(row.destination) ?? notStopped)),
 		...idle.map(([destination, stop]) => withStop({destination, ...empty}, stop)),
 	];
 }
@@ -100,7 +100,7 @@ export async function readStopped(reader: Knex, now: string): Promise<Map<string
 		stopped.set(destination, stop);
 	}
 	for (const {destination, reason} of await listSuspensions(reader)) {
-		stopped.set(destination, {...free, suspended_by: 'operator', suspension_reason: reason});
+		stopped.set(destination, {...notStopped, suspended_by: 'operator', suspension_reason: reason});
 	}
 	return stopped;
 }
@@ -146,7 +146,7 @@ export const drop: QueueChange = {
 	done: 'dropped',
 	isFinal: true,
 	skipsInFlight: false,
-	apply: (trx, step, eventWriter) => giveUp(trx, step, {kind: 'drop'}, eventWriter),
+	apply: (trx, step, eventWriter) => endByOperator(trx, step, {kind: 'drop'}, eventWriter),
 };
 
 /** Ends recipients as bounced, with a webhook. */
@@ -157,7 +157,7 @@ export const fail: QueueChange = {
 	isFinal: true,
 	skipsInFlight: false,
 	apply: (trx, step, eventWriter, reason = 'given up by the operator') =>
-		giveUp(trx, step, {kind: 'fail', reason}, eventWriter),
+		endByOperator(trx, step, {kind: 'fail', reason}, eventWriter),
 };
 
 type ChangeOptions = {

@@ -2,10 +2,10 @@ import {storeTime} from '../../kit/time.ts';
 import {type Extras, extrasJson} from '../../mail/message.ts';
 import {leavesTime, readSendAt, sendAtRule} from '../../mail/schedule.ts';
 import {Type} from '../../mail/type.ts';
-import {giveUp} from '../../outcome/settle.ts';
+import {endByOperator} from '../../outcome/settle.ts';
 import {findMessage, type StoredMessage, storeExtras} from '../../store/messages.ts';
 import {lockUnbegun, reschedule} from '../../store/queue/open-recipients.ts';
-import {type OperationContext, operation, Refused, unusable} from '../operation.ts';
+import {type OperationContext, operation, Refused, refuseField} from '../operation.ts';
 
 const sends = {
 	scope: 'messages:send',
@@ -23,7 +23,7 @@ export const cancelMessage = operation({
 		const {trx, tools} = context;
 		const {ids} = await lockBeforeAttempt(context, messageId);
 		const step = {ids, now: storeTime(tools.clock.now()), silentSince: null};
-		await giveUp(trx, step, {kind: 'cancel'}, tools);
+		await endByOperator(trx, step, {kind: 'cancel'}, tools);
 		return await requireMessage(context, messageId);
 	},
 	audit: 'message.cancelled',
@@ -50,7 +50,7 @@ export const rescheduleMessage = operation({
 		const now = tools.clock.now();
 		const sendAt = readSendAt(text, now);
 		if (sendAt === undefined) {
-			unusable('the time', sendAtRule);
+			refuseField('the time', sendAtRule);
 		}
 		const {ids, extras} = await lockBeforeAttempt(context, messageId);
 		const {sendAt: _, ...rest} = extras;
@@ -58,7 +58,7 @@ export const rescheduleMessage = operation({
 			rest.expiresAt !== undefined &&
 			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(rest.expiresAt))
 		) {
-			unusable('the time', `must be at least a minute before the message expires at ${rest.expiresAt}`);
+			refuseField('the time', `must be at least a minute before the message expires at ${rest.expiresAt}`);
 		}
 		await storeExtras(trx, messageId, extrasJson({...rest, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});

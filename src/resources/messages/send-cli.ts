@@ -168,7 +168,7 @@ type Envelope = {
 };
 
 /** The workspace of a send, and whether anything may leave the machine. */
-export type Whose = {readonly workspaceId: string; readonly mode: Mode};
+export type SendContext = {readonly workspaceId: string; readonly mode: Mode};
 
 /** How long the temporary key of a send is valid if this process dies before deleting it, in milliseconds. */
 const keyLifetime = 60_000;
@@ -176,7 +176,7 @@ const keyLifetime = 60_000;
 /** Sends through the API of this data folder's daemon. Throws CliError with the API's error. */
 export async function postAs(
 	session: Session,
-	whose: Whose,
+	whose: SendContext,
 	path: string,
 	body: object,
 	headers: Readonly<Record<string, string>> = {},
@@ -194,7 +194,7 @@ export async function postAs(
  */
 async function withKey<Result>(
 	session: Session,
-	{workspaceId, mode}: Whose,
+	{workspaceId, mode}: SendContext,
 	work: (key: string) => Promise<Result>,
 ): Promise<Result> {
 	const expires_at = storeTime(session.tools.clock.now() + keyLifetime);

@@ -9,7 +9,7 @@ import {parseQueryTime} from '../../kit/time.ts';
 import {apiError} from '../../mail/api-error.ts';
 import {isId} from '../../mail/ids.ts';
 import {contentView, type Received, receivedView} from '../../mail/received.ts';
-import {askedTerms} from '../../mail/terms.ts';
+import {queryTerms} from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
 import {queryAddressKey} from '../formats.ts';
 import {toTexts} from '../messages/list-api.ts';
@@ -172,7 +172,7 @@ const listReceivedRoute = listRoute({
 		const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
 		const filter = {
 			workspaceId,
-			terms: [...terms, ...(askedTerms(subject ?? '') ?? [])],
+			terms: [...terms, ...(queryTerms(subject ?? '') ?? [])],
 			since: since === undefined ? undefined : parseQueryTime(since),
 			until: until === undefined ? undefined : parseQueryTime(until),
 		};

@@ -5,7 +5,7 @@ import {collect} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
 import type {Session} from '../../cli/session.ts';
 import {grouped} from '../../cli/terminal-text.ts';
-import {takeAll} from '../../inbound/accept-inbound.ts';
+import {acceptAll} from '../../inbound/accept-inbound.ts';
 import {
 	type FoundMail,
 	isMbox,
@@ -88,7 +88,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	const progress = session.progress('mails');
 	try {
 		const messages = mailsOfStream(process.stdin, {isSingle: rcptTo.length > 0});
-		for await (const _ of takeAll(asFound(messages), mail => intake.acceptMessage(mail))) {
+		for await (const _ of acceptAll(asFound(messages), mail => intake.acceptMessage(mail))) {
 			await intake.drain(() => progress.show(intake.counts.mails, null));
 		}
 		await intake.end();
@@ -133,7 +133,7 @@ async function ingestPaths(session: Session, paths: readonly string[], shouldSta
 	}
 	let failure: unknown;
 	try {
-		for await (const {mail} of takeAll(messages, mail => intake.acceptMessage(mail))) {
+		for await (const {mail} of acceptAll(messages, mail => intake.acceptMessage(mail))) {
 			if (mail.checkpoint) {
 				reached.set(mail.checkpoint.mailbox, JSON.stringify(mail.checkpoint.position));
 			}

@@ -4,8 +4,8 @@ import {openResolver, type Session} from '../../cli/session.ts';
 import {type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {inboundMx} from '../../doctor/inbound-mx.ts';
 import {domainOf, parseDomain} from '../../mail/address.ts';
-import {lookAtHost} from '../domains/check-records.ts';
-import {asking} from '../domains/cli.ts';
+import {checkHostRecords} from '../domains/check-records.ts';
+import {withDnsStatus} from '../domains/cli.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {hostLines} from '../domains/record-lines-cli.ts';
 import {inboundView, recordsView, storedTime} from '../views.ts';
@@ -64,13 +64,18 @@ async function findInbound(session: Session, text: string): Promise<InboundAddre
 async function showInbound(session: Session, row: InboundAddress): Promise<void> {
 	const settings = session.settings();
 	const {status, detail, fix} = await inboundMx(openResolver(session), domainOf(row.address), sendingNames(settings));
-	const records = await asking(session, (reader, ...by) => lookAtHost(reader, domainOf(row.address), ...by));
+	const records = await withDnsStatus(session, (reader, ...by) =>
+		checkHostRecords(reader, domainOf(row.address), ...by),
+	);
 	const lines = [
 		`mx       ${status}: ${detail}`,
 		...(fix === '' ? [] : [`         ${fix}`]),
 		...hostLines(session, records),
 	];
-	session.one(inboxes, row, {json: {mx: {status, detail, fix}, records: recordsView(records, storedTime)}, lines});
+	session.printRow(inboxes, row, {
+		json: {mx: {status, detail, fix}, records: recordsView(records, storedTime)},
+		lines,
+	});
 }
 
 const inboxes: Noun<InboundAddress> = {

@@ -1,6 +1,6 @@
 import {Readable} from 'node:stream';
 import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
-import {lookAt} from '../../dashboard/look.ts';
+import {inspectMail} from '../../dashboard/look.ts';
 import {mailFrame} from '../../dashboard/mail-frame.ts';
 import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
 import {act, badge, code, count, facts, name, nothing, opened, section, table, time} from '../../dashboard/markup.ts';
@@ -11,7 +11,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Received, senderOf, type Verdict, wildcardOf} from '../../mail/received.ts';
-import {askedTerms} from '../../mail/terms.ts';
+import {queryTerms} from '../../mail/terms.ts';
 import {listFields} from '../fields.ts';
 import {lines} from '../messages/mail-page.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from './rules.ts';
@@ -81,7 +81,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace} = visit;
 		const {id = ''} = params;
 		const raw = await readReceivedBytes(reader, workspace.id, id);
-		const result = raw && (await lookAt(workspace.id, 'mail', {raw}));
+		const result = raw && (await inspectMail(workspace.id, 'mail', {raw}));
 		if (!result) {
 			return notFound;
 		}
@@ -129,7 +129,7 @@ function parseTerms(text: string, own: readonly InboundAddress[]): readonly stri
 		return [`${isOwn ? 'to' : 'from'}:${key}`];
 	}
 	// No message has the term `re:`, so nothing matches.
-	const words = askedTerms(text) ?? ['re:'];
+	const words = queryTerms(text) ?? ['re:'];
 	return isId('msg', text) ? [`re:${text}`] : text === '' ? [] : words;
 }
 

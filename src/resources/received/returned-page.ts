@@ -1,6 +1,6 @@
 import {pager, toPage} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
-import {lookAt} from '../../dashboard/look.ts';
+import {inspectMail} from '../../dashboard/look.ts';
 import {
 	act,
 	badge,
@@ -227,7 +227,7 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			};
 		}
 		const request = {raw: raw.subarray(0, maxRead), rules: bounceRules()};
-		const result = await lookAt(signedIn.user.id, 'report', request);
+		const result = await inspectMail(signedIn.user.id, 'report', request);
 		if (!result.ok) {
 			return {problem: `The message cannot be explained: ${result.fault}.`, content: nothing};
 		}

@@ -4,7 +4,7 @@ import type {Received} from '../../mail/received.ts';
 import {Type} from '../../mail/type.ts';
 import {recordAct} from '../audit/store.ts';
 import {field} from '../fields.ts';
-import {notFound, operation, Refused, unusable} from '../operation.ts';
+import {notFound, operation, Refused, refuseField} from '../operation.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import {listReturnPathHosts} from './inbound-store.ts';
 import {
@@ -28,12 +28,12 @@ function parseInbound(text: string): {readonly key: string; readonly domain: str
 	const parsed = parseAddress(isWildcard ? `any${text.slice(1)}` : text, {allowsUtf8Local: false});
 	if (!parsed.ok || parsed.address.local.includes('*')) {
 		const problem = parsed.ok ? 'must be one address, without * in its local part' : parsed.problem;
-		return unusable('address', `${problem}, or be *@ and a domain`);
+		return refuseField('address', `${problem}, or be *@ and a domain`);
 	}
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
 		const reservedNames = 'postmaster, abuse, fbl, dmarc and tlsrpt';
-		unusable('address', `must not be reserved: ${reservedNames} belong to the operator at every domain`);
+		refuseField('address', `must not be reserved: ${reservedNames} belong to the operator at every domain`);
 	}
 	return {key: isWildcard ? `*@${domain}` : key, domain};
 }
@@ -42,7 +42,7 @@ function parseInbound(text: string): {readonly key: string; readonly domain: str
 export function checkNotOurs(address: string, hosts: readonly string[]): void {
 	const {domain} = parseInbound(address);
 	if (hosts.includes(domain)) {
-		unusable('address', `must be at another domain: ${domain} receives the bounces of this installation`);
+		refuseField('address', `must be at another domain: ${domain} receives the bounces of this installation`);
 	}
 }
 
@@ -67,10 +67,10 @@ export const addInbound = operation({
 		const proven = above.filter(({state}) => state === 'verified' || state === 'degraded');
 		const isOwn = proven.some(({workspace_id: owner}) => owner === workspaceId);
 		if (face !== 'cli' && !isOwn) {
-			unusable('address', 'must be at a verified domain of the workspace, or below one');
+			refuseField('address', 'must be at a verified domain of the workspace, or below one');
 		}
 		if (!isOwn && above.some(({workspace_id: owner}) => owner !== workspaceId)) {
-			unusable('address', 'must not be at a domain of another workspace');
+			refuseField('address', 'must not be at a domain of another workspace');
 		}
 		if (isOwn && proven.every(({workspace_id: owner}) => owner === workspaceId)) {
 			// A workspace that owned the domain before must not receive its mail any longer.

@@ -7,7 +7,7 @@ import {alongIndex, among, insertReturning, insertRows, toColumns} from '../../s
 import {isReadableMail} from '../../store/erasures.ts';
 import {byRows, scanRanges, toRange} from '../../store/message-scan.ts';
 import {type Domain, liveDomains} from '../domains/store.ts';
-import {deleteDeliveries, findAbout} from '../webhooks/store.ts';
+import {deleteDeliveries, findForMessages} from '../webhooks/store.ts';
 
 /** A row of `inbound_addresses`: messages to it belong to its workspace. */
 export type InboundAddress = {
@@ -276,7 +276,7 @@ export async function deleteReceived(trx: Knex.Transaction, ids: readonly string
 	if (ids.length === 0) {
 		return 0;
 	}
-	await deleteDeliveries(trx, await findAbout(trx, ids));
+	await deleteDeliveries(trx, await findForMessages(trx, ids));
 	// Their digests remain known, so that the same messages are not stored again.
 	const inbound = trx('received').whereIn('id', ids).select('inbound_id');
 	await trx('inbound').whereIn('id', inbound).update({mail_from: null, rcpt_to: '[]', helo: null, client: null});

@@ -36,7 +36,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		.verb('show <id>', 'Show a relay: its workspace, accepted events and last event')
 		.sample('mailctl smarthost show smh_06f…')
 		.does<object, [string]>(async (session, _options, text) =>
-			session.one(smarthosts, await findNamed(session, 'smarthost', listSmarthosts, text)),
+			session.printRow(smarthosts, await findNamed(session, 'smarthost', listSmarthosts, text)),
 		);
 
 	smarthost

@@ -123,7 +123,7 @@ async function readKey(session: Session, name: ListingProvider, options: ImportO
 
 const requestLimitMs = 60_000;
 /** Postmark returns a whole list at once, with up to half a million entries. */
-const maxAnswerLength = 64 * 1024 ** 2;
+const maxResponseLength = 64 * 1024 ** 2;
 const defaultWaitSeconds = 10;
 /** The total time that an import waits at a provider's request. */
 const maxWaitSeconds = 900;
@@ -140,7 +140,7 @@ function createPageReader(session: Session, name: ListingProvider, options: Impo
 	return async function readListPage(url: URL, isResumed: boolean): Promise<ReturnType<typeof readPage>> {
 		const authHeaders = suppressionLists[name].headers(key, url, options, session.tools.clock.now());
 		const headers = {accept: 'application/json', ...authHeaders};
-		const response = await client.ask(name, url, {method: 'GET', headers, maxAnswerLength}).catch(error => {
+		const response = await client.send(name, url, {method: 'GET', headers, maxResponseLength}).catch(error => {
 			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, retryAdvice) : error;
 		});
 		if (response.status === 429) {

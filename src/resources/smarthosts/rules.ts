@@ -5,7 +5,7 @@ import {apiKeyHash} from '../../mail/api-key.ts';
 import {optionalEvents, providerNames} from '../../mail/provider.ts';
 import {Type} from '../../mail/type.ts';
 import {field} from '../fields.ts';
-import {notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
+import {notFound, type OperationContext, operation, Refused, refuseField} from '../operation.ts';
 import {
 	deleteSmarthost,
 	findSmarthost,
@@ -47,7 +47,7 @@ async function createCredentials(
 ) {
 	const {secret: origin} = providers[provider];
 	if (provider === 'sendgrid' && providedSecret !== undefined && !isSigningKey(providedSecret)) {
-		throw unusable('secret', 'must be the public key that SendGrid shows for its signed event webhook');
+		throw refuseField('secret', 'must be the public key that SendGrid shows for its signed event webhook');
 	}
 	const generated =
 		origin === 'none' || provider === 'sendgrid' ? null : tools.random(secretBytes).toString('base64url');

@@ -14,7 +14,7 @@ import {idParams} from '../page-schema.ts';
 import {maxViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 import {findWorkspace} from '../workspaces/store.ts';
-import {compileWith, readKnown} from './layouts.ts';
+import {compileWith, readSnapshot} from './layouts.ts';
 import {createTemplate, removeTemplate, updateTemplate} from './rules.ts';
 import {
 	listedVersionSchema,
@@ -131,7 +131,7 @@ const saveVersionRoute = apiRoute({
 		const layout = layoutName || null;
 		const sources = readVariants(bodyVariants).map(source => ({...source, layout}));
 		const {id} = await requireTemplate(reader, workspaceId, templateId);
-		const snapshot = await readKnown(reader, workspaceId);
+		const snapshot = await readSnapshot(reader, workspaceId);
 		const compiled = await work.templateCompiles(workspaceId, () => compileWith(snapshot, sources));
 		const variants = toStoredVariants(sources, compiled);
 		const {layouts} = snapshot;

@@ -29,7 +29,7 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from './store.ts';
-import {carryOut, type FileChange, folderNameProblem, type Plan, planLayouts, planPull} from './template-folder.ts';
+import {applyPlan, type FileChange, folderNameProblem, type Plan, planLayouts, planPull} from './template-folder.ts';
 import {isBuiltIn, variantSource} from './versions.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string; contentId?: string[]};
@@ -43,7 +43,7 @@ export function templateCommands(template: CliCommand): void {
 	operationVerb(template, createTemplate, {
 		sample: 'mailctl template create --name receipt --id tpl_receipt',
 		only: ['name', 'id'],
-		shows: (session, {template: row}) => session.one(templateNoun, row),
+		shows: (session, {template: row}) => session.printRow(templateNoun, row),
 	});
 	operationVerb(template, updateTemplate, {
 		...byTemplate,
@@ -226,7 +226,7 @@ export function showTemplate(
 			session.terminal.width,
 		),
 	];
-	session.one(templateNoun, row, {json, lines});
+	session.printRow(templateNoun, row, {json, lines});
 }
 
 type PullOptions = {dryRun?: boolean; yes?: boolean};
@@ -261,7 +261,7 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 			await session.confirm('Change existing files?', yes);
 		}
 		for (const {plan} of pulled) {
-			await (plan && carryOut(plan));
+			await (plan && applyPlan(plan));
 		}
 	}
 	showPulled(session, pulled, dryRun);

@@ -12,7 +12,7 @@ import {createTurns} from '../../kit/turns.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {variablesProblem} from '../../send/schema.ts';
 import type {Workspace} from '../workspaces/store.ts';
-import {compileWith, type Known, readKnown} from './layouts.ts';
+import {compileWith, type LayoutSnapshot, readSnapshot} from './layouts.ts';
 import type {TemplateVariant} from './store.ts';
 import {versionNumber} from './template-page.ts';
 import {previewVariant, storedVariant} from './versions.ts';
@@ -127,14 +127,14 @@ function readSample(text: string): JsonObject | string {
 
 export type Checked = {
 	/** The problems that prevent saving. */
-	readonly faults: readonly string[];
+	readonly errors: readonly string[];
 	/** The problems that may be intentional. The draft can be saved once the user has seen them. */
-	readonly doubts: readonly string[];
+	readonly warnings: readonly string[];
 	/** `null` if the draft cannot be saved. */
 	readonly variant: TemplateVariant | null;
 	readonly sample: string | null;
 	/** The layouts and templates of the workspace when it was checked. */
-	readonly known: Known;
+	readonly known: LayoutSnapshot;
 	/** The message with the sample's variables, or `null` if it cannot be rendered. */
 	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
 };
@@ -151,16 +151,16 @@ export function createChecks(reader: Knex) {
 	const renderTurns = createTurns();
 	const cache = new LRUCache<string, Promise<Checked>>({max: maxRetained});
 
-	async function check(workspace: Workspace, draft: Draft, known: Known): Promise<Checked> {
+	async function check(workspace: Workspace, draft: Draft, known: LayoutSnapshot): Promise<Checked> {
 		const read = readSource(draft);
-		const failed = {doubts: [], variant: null, sample: null, mail: null, known};
+		const failed = {warnings: [], variant: null, sample: null, mail: null, known};
 		if (!('source' in read)) {
-			return {...failed, faults: read};
+			return {...failed, errors: read};
 		}
 		const [compiled] = await compileTurns(workspace.id, () => compileWith(known, [read.source]));
 		if (!compiled?.ok) {
-			const faults = (compiled?.violations ?? []).map(violation => describe(violation, draft));
-			return {...failed, faults};
+			const errors = (compiled?.violations ?? []).map(violation => describe(violation, draft));
+			return {...failed, errors};
 		}
 		const variant = storedVariant(read.source, compiled);
 		const rendered = await previewVariant({id: 'draft', sample: null}, variant, {
@@ -172,8 +172,8 @@ export function createChecks(reader: Knex) {
 		});
 		const missing = missingPaths(compiled.reads, read.data);
 		return {
-			faults: [],
-			doubts: [
+			errors: [],
+			warnings: [
 				...(missing.length > 0 ? [`Not in the sample: ${listText(missing)}.`] : []),
 				...(rendered.ok
 					? findWarnings(rendered)
@@ -187,7 +187,7 @@ export function createChecks(reader: Knex) {
 	}
 
 	return async (workspace: Workspace, draft: Draft): Promise<Checked> => {
-		const known = await readKnown(reader, workspace.id);
+		const known = await readSnapshot(reader, workspace.id);
 		const key = createHash('sha256')
 			.update(
 				JSON.stringify([
@@ -256,6 +256,6 @@ function listText(items: readonly string[]): string {
 export const kilobytes = (octets: number): string => `${(octets / 1024).toFixed(octets < 10_240 ? 1 : 0)} KB`;
 
 /** Identifies a list of warnings, so that a form can report that the user has seen them. */
-export function doubtsSeen(doubts: readonly string[]): string {
-	return createHash('sha256').update(JSON.stringify(doubts)).digest('base64url').slice(0, 16);
+export function warningsDigest(warnings: readonly string[]): string {
+	return createHash('sha256').update(JSON.stringify(warnings)).digest('base64url').slice(0, 16);
 }

@@ -23,18 +23,18 @@ import {
 	type Checked,
 	createChecks,
 	type Draft,
-	doubtsSeen,
 	firstDraft,
 	gmailOctets,
 	kilobytes,
 	readDraft,
+	warningsDigest,
 } from './draft-page.ts';
-import {type Known, planChange} from './layouts.ts';
+import {type LayoutSnapshot, planChange} from './layouts.ts';
 import {listLayouts} from './layouts-store.ts';
 import {maxVariants} from './schema.ts';
 import type {Template, TemplateVariant} from './store.ts';
 import {chosenTemplate, chosenVariant, findSaved, localeName, noTemplate, type Saved} from './template-page.ts';
-import {addVersion, type Content, isContent, isTooLargeVersion, largestVersion, variantSource} from './versions.ts';
+import {addVersion, type Content, isContent, isTooLargeVersion, maxVersionLength, variantSource} from './versions.ts';
 
 type Editor = {
 	readonly template: Template;
@@ -76,7 +76,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 	/** Returns the draft as a message for the frame, or the reasons why it cannot be shown. */
 	async function preview(visit: Visit): Promise<Answer> {
 		await chosenTemplate(reader, visit);
-		const {faults: errors, doubts: warnings, mail} = await check(visit.workspace, readDraft(visit.form));
+		const {errors, warnings, mail} = await check(visit.workspace, readDraft(visit.form));
 		return mail === null
 			? textContent([...errors, ...warnings].join('\n'))
 			: mailContent(mail.html, visit.form.get('images') === '1');
@@ -93,7 +93,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (variant === null) {
 			return showAgain('Nothing was saved. Fix the problems that the checks found.');
 		}
-		if (checked.doubts.length > 0 && visit.form.get('seen') !== doubtsSeen(checked.doubts)) {
+		if (checked.warnings.length > 0 && visit.form.get('seen') !== warningsDigest(checked.warnings)) {
 			return showAgain('Nothing was saved yet. Review the warnings, then save again if they are intended.');
 		}
 		const others = base?.variants ?? [];
@@ -110,7 +110,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		}
 		if (isTooLargeVersion(variants)) {
 			return showAgain(
-				`A version can have at most ${count(largestVersion)} characters, including all languages and their compiled output. Shorten or remove a language.`,
+				`A version can have at most ${count(maxVersionLength)} characters, including all languages and their compiled output. Shorten or remove a language.`,
 			);
 		}
 		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample, layout})) {
@@ -215,7 +215,7 @@ function toDraft(base: Saved | null, query: URLSearchParams): Draft {
 async function compileOthers(
 	{id, name}: Template,
 	layout: string | null,
-	known: Known,
+	known: LayoutSnapshot,
 	others: readonly TemplateVariant[],
 ): Promise<readonly TemplateVariant[] | string> {
 	if (layout === null && others.every(variant => variant.own_source === null)) {
@@ -304,7 +304,7 @@ function checks(checked: Checked | null, path: string): Html {
 	}</div>`;
 }
 
-function results({faults: errors, doubts: warnings, mail}: Checked): Html {
+function results({errors, warnings, mail}: Checked): Html {
 	const lines = [...errors, ...warnings].map(line => html`<li>${line}</li>`);
 	const tone = errors.length > 0 ? 'bad' : warnings.length > 0 ? 'warn' : 'good';
 	const verdict = {
@@ -315,7 +315,7 @@ function results({faults: errors, doubts: warnings, mail}: Checked): Html {
 	return html`<div class="notice ${tone}"><p>${verdict}</p>${lines.length === 0 ? nothing : html`<ul>${lines}</ul>`}</div>${
 		mail &&
 		html`<p><strong>${name(mail.subject)}</strong> <span class="soft">${kilobytes(Buffer.byteLength(mail.html))} of ${kilobytes(gmailOctets)} that Gmail shows</span></p>`
-	}<input type="hidden" name="seen" form="editor" value="${doubtsSeen(warnings)}">`;
+	}<input type="hidden" name="seen" form="editor" value="${warningsDigest(warnings)}">`;
 }
 
 /** The preview. It shows the saved version until the draft is previewed. */

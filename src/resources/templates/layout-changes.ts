@@ -6,18 +6,18 @@ import {findTemplate, findVersion, listVariants, type TemplateSettings, type Tem
 import {isContent, type Saved} from './versions.ts';
 
 /** The effect of a change on one template. */
-export type Foreseen = Omit<Saved, 'id'> & {
+export type TemplateEffect = Omit<Saved, 'id'> & {
 	readonly id: string | null;
 	/** The variants of the newest version, and those of the next one. */
 	readonly variants: readonly [before: readonly TemplateVariant[], after: readonly TemplateVariant[]];
 };
 
 /** Yields the effect of a change on each template, one at a time, because all sources together may exceed memory. */
-export async function* foresee(
+export async function* previewEffects(
 	reader: Knex,
 	workspaceId: string,
 	{templates, users}: Pick<Change, 'templates' | 'users'>,
-): AsyncGenerator<Foreseen> {
+): AsyncGenerator<TemplateEffect> {
 	for (const {id, name, settings, ...content} of [...templates, ...users]) {
 		const template = await findTemplate(reader, workspaceId, {name});
 		const latest = template?.latest_version ?? 0;
@@ -53,7 +53,7 @@ export class Diffs {
 	 * Returns a unified diff of the sources, with layouts and partials resolved, one language at a time. It is empty if
 	 * nothing differs, and a sentence instead of a diff if it would be too long.
 	 */
-	async write({name, version, variants: [before, after]}: Foreseen): Promise<string> {
+	async write({name, version, variants: [before, after]}: TemplateEffect): Promise<string> {
 		const [oldFiles, newFiles] = [filesOf(name, before), filesOf(name, after)];
 		const parts: string[] = [];
 		let lines = 0;

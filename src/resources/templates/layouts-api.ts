@@ -8,8 +8,8 @@ import {apiError} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {time} from '../page-schema.ts';
 import {maxViolations} from '../validate.ts';
-import {Diffs, foresee} from './layout-changes.ts';
-import {type Change, checkLayoutRoom, describeUsers, planChange, readKnown, saveChange} from './layouts.ts';
+import {Diffs, previewEffects} from './layout-changes.ts';
+import {type Change, checkLayoutRoom, describeUsers, planChange, readSnapshot, saveChange} from './layouts.ts';
 import {findLayout, type ListedLayout, layoutKinds, listLayouts, listLayoutUsers} from './layouts-store.ts';
 import {removeLayout} from './rules.ts';
 
@@ -128,7 +128,7 @@ const saveLayoutRoute = apiRoute({
 		}
 		const layout = {kind, name, files: body.files};
 		return await work.layoutChanges(workspaceId, async () => {
-			const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
+			const planned = await planChange(await readSnapshot(reader, workspaceId), [layout]);
 			if (!planned.ok) {
 				const violations = planned.problems.map(message => ({
 					field: 'files',
@@ -163,7 +163,7 @@ export const layoutRoutes: readonly Route[] = [listLayoutsRoute, getLayoutRoute,
 async function describeChanges(reader: Knex, workspaceId: string, planned: Change) {
 	const diffs = new Diffs(inSlice);
 	const templates = [];
-	for await (const effect of foresee(reader, workspaceId, planned)) {
+	for await (const effect of previewEffects(reader, workspaceId, planned)) {
 		if (effect.changed) {
 			const {id, name, version} = effect;
 			templates.push({id, name, version, diff: await diffs.write(effect)});

@@ -21,8 +21,8 @@ import {type Html, html} from '../../hosted/html.ts';
 import {createTurns} from '../../kit/turns.ts';
 import {notFound} from '../operation.ts';
 import {changesBetween} from './compare-page.ts';
-import {foresee} from './layout-changes.ts';
-import {type Change, describeUsers, planChange, readKnown, saveChange} from './layouts.ts';
+import {previewEffects} from './layout-changes.ts';
+import {type Change, describeUsers, planChange, readSnapshot, saveChange} from './layouts.ts';
 import {findLayout, listLayouts, listLayoutUsers} from './layouts-store.ts';
 import {removeLayout} from './rules.ts';
 
@@ -136,7 +136,7 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 	async function planSave(visit: Visit): Promise<Change> {
 		const {layout} = await readLayout(visit);
 		const id = visit.workspace.id;
-		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
+		const result = await turns(id, async () => planChange(await readSnapshot(reader, id), [layout]));
 		return result.ok
 			? result.change
 			: wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
@@ -146,7 +146,7 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 		const plan = await planSave(visit);
 		const sections: Html[] = [];
 		const rest: string[] = [];
-		for await (const {name, version, variants, changed} of foresee(reader, visit.workspace.id, plan)) {
+		for await (const {name, version, variants, changed} of previewEffects(reader, visit.workspace.id, plan)) {
 			if (changed && sections.length < maxShown) {
 				const [before, after] = variants.map(side => ({variants: side, sample: null}));
 				const parts = before && after ? await changesBetween(before, after) : [];

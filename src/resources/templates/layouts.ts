@@ -24,8 +24,8 @@ import {
 	addVersion,
 	type Content,
 	isTooLargeVersion,
-	keepLayouts,
-	largestVersion,
+	lockUnchangedLayouts,
+	maxVersionLength,
 	type Named,
 	type Saved,
 	saveSettings,
@@ -47,7 +47,7 @@ export type Source = Named & {
 export type ReadyTemplate = Named & Content & Pick<Source, 'settings'>;
 
 /** A snapshot of a workspace's layouts, partials and the templates that use them. Sources are read on demand. */
-export type Known = {
+export type LayoutSnapshot = {
 	readonly layouts: readonly ListedLayout[];
 	readonly users: readonly LayoutUser[];
 	/** Reads the layouts with these keys and skips those that do not exist. */
@@ -55,7 +55,7 @@ export type Known = {
 	readonly readSource: (user: LayoutUser) => Promise<Source>;
 };
 
-export const nothingKnown: Known = {
+export const emptySnapshot: LayoutSnapshot = {
 	layouts: [],
 	users: [],
 	readLayouts: async () => [],
@@ -76,11 +76,11 @@ export type Change = {
  * A change, or its problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` if the problem of
  * a template is in another file.
  */
-export type Planned =
+export type PlanResult =
 	| {readonly ok: true; readonly change: Change}
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-export async function readKnown(reader: Knex, workspaceId: string): Promise<Known> {
+export async function readSnapshot(reader: Knex, workspaceId: string): Promise<LayoutSnapshot> {
 	return {
 		layouts: await listLayouts(reader, workspaceId),
 		users: await listLayoutUsers(reader, workspaceId),
@@ -103,10 +103,10 @@ const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(layout 
 
 /** Compiles layouts and templates in a separate thread and returns the change that saves them. Writes nothing. */
 export async function planChange(
-	known: Known,
+	known: LayoutSnapshot,
 	layouts: readonly Layout[],
 	sources: readonly Source[] = [],
-): Promise<Planned> {
+): Promise<PlanResult> {
 	const {layouts: before, users} = known;
 	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(layout => [keyOf(layout), layout]));
 	const changed = layouts.filter(layout => !isSame(layout, stored.get(keyOf(layout))));
@@ -147,12 +147,12 @@ export async function planChange(
 /** The partials that each layout or partial uses, and a function to read them. */
 type Layouts = {
 	readonly uses: ReadonlyMap<string, readonly string[]>;
-	readonly read: Known['readLayouts'];
+	readonly read: LayoutSnapshot['readLayouts'];
 };
 
 /** Reads layouts from the store, except for the given ones, which take precedence. */
 const withLayouts =
-	({readLayouts: read}: Known, layouts: readonly Layout[]): Known['readLayouts'] =>
+	({readLayouts: read}: LayoutSnapshot, layouts: readonly Layout[]): LayoutSnapshot['readLayouts'] =>
 	async keys => {
 		const given = layouts.filter(layout => keys.includes(keyOf(layout)));
 		const rest = keys.filter(key => !given.some(layout => keyOf(layout) === key));
@@ -161,7 +161,7 @@ const withLayouts =
 
 /** Compiles variants with the layouts and partials that they use. */
 export async function compileWith(
-	{layouts, readLayouts: read}: Pick<Known, 'layouts' | 'readLayouts'>,
+	{layouts, readLayouts: read}: Pick<LayoutSnapshot, 'layouts' | 'readLayouts'>,
 	sources: readonly VariantSource[],
 ): Promise<readonly CompileResult[]> {
 	return (await compileIn(sources, [], {uses: usesOf(layouts), read})).results;
@@ -228,7 +228,7 @@ async function compileTemplates(sources: readonly Source[], changed: readonly La
 			return result?.ok ? [storedVariant(variant, result)] : [];
 		});
 		if (isTooLargeVersion(stored)) {
-			const problem = `has more than ${largestVersion} characters in all languages, including compiled output`;
+			const problem = `has more than ${maxVersionLength} characters in all languages, including compiled output`;
 			problems.push(`${name}: ${problem}: shorten or remove a language`);
 		}
 		return {id, name, variants: stored, ...(settings && {settings}), sample, layout};
@@ -280,7 +280,7 @@ export async function saveChange(
 	{before, layouts, templates, users}: Change,
 ): Promise<Saved[]> {
 	await checkLayoutRoom(trx, tools, workspaceId, {before, layouts});
-	await keepLayouts(trx, workspaceId, before);
+	await lockUnchangedLayouts(trx, workspaceId, before);
 	for (const layout of layouts) {
 		const previous = before.find(listed => keyOf(listed) === keyOf(layout))?.updated_at;
 		// Plans compare this time, so two changes within a millisecond must get different ones.
@@ -310,7 +310,7 @@ export async function saveChange(
 
 /** Returns the names of the templates, and the keys of the layouts and partials, whose newest version uses a layout. */
 export function describeUsers(
-	{layouts, users}: Pick<Known, 'layouts' | 'users'>,
+	{layouts, users}: Pick<LayoutSnapshot, 'layouts' | 'users'>,
 	layout: Pick<Layout, 'kind' | 'name'>,
 ): string[] {
 	const key = keyOf(layout);

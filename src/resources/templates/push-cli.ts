@@ -5,15 +5,15 @@ import {CliError} from '../../cli/fault.ts';
 import type {Session} from '../../cli/session.ts';
 import {fileOf} from '../../compose/render/layouts.ts';
 import {lookUpTopic} from '../topics/store.ts';
-import type {Change, Known, ReadyTemplate} from './layouts.ts';
+import type {Change, LayoutSnapshot, ReadyTemplate} from './layouts.ts';
 import {findConflict} from './versions.ts';
 
 /** Saves template folders, and the layouts and partials beside them, with all templates that use those. */
 export async function push(session: Session, {dryRun = false}: {dryRun?: boolean}, folder: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const reader = await session.reader();
-	const {readKnown, saveChange} = await import('./layouts.ts');
-	const change = await readFolder(folder, await readKnown(reader, workspaceId));
+	const {readSnapshot, saveChange} = await import('./layouts.ts');
+	const change = await readFolder(folder, await readSnapshot(reader, workspaceId));
 	const layouts = change.layouts.map(layout => {
 		const file = fileOf(layout, layout.kind === 'layout' ? '' : `${layout.name}.liquid`);
 		return {id: null, name: file.replace(/\/$/, ''), version: null, changed: true};
@@ -37,17 +37,17 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 
 /** Returns what would be saved of each template, with its diff. */
 async function previewChange(reader: Knex, workspaceId: string, change: Change) {
-	const {Diffs, foresee} = await import('./layout-changes.ts');
+	const {Diffs, previewEffects} = await import('./layout-changes.ts');
 	const diffs = new Diffs();
 	const rows = [];
-	for await (const effect of foresee(reader, workspaceId, change)) {
+	for await (const effect of previewEffects(reader, workspaceId, change)) {
 		const {variants: _, ...row} = effect;
 		rows.push({...row, diff: effect.changed ? await diffs.write(effect) : ''});
 	}
 	return rows;
 }
 
-async function readFolder(folder: string, known: Known) {
+async function readFolder(folder: string, known: LayoutSnapshot) {
 	const {readTemplates} = await import('./template-folder.ts');
 	const read = await readTemplates(folder, known).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {

@@ -4,7 +4,7 @@ import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {field, listFields, optionalOrNull} from '../fields.ts';
 import {alreadyExists, notFound, operation, Refused} from '../operation.ts';
-import {describeUsers, readKnown} from './layouts.ts';
+import {describeUsers, readSnapshot} from './layouts.ts';
 import {deleteLayout, type LayoutKey, layoutKinds, listLayouts} from './layouts-store.ts';
 import {deleteTemplate, findVersion, listVariants, lockTemplate, type Template} from './store.ts';
 import {createTemplateRow, insertNext, type SettingsChange, setSettings} from './versions.ts';
@@ -132,7 +132,7 @@ export const removeLayout = operation({
 	async run({trx, workspaceId}, layout): Promise<LayoutKey> {
 		const {kind, name} = layout;
 		await listLayouts(trx, workspaceId, {lock: true});
-		const users = describeUsers(await readKnown(trx, workspaceId), layout);
+		const users = describeUsers(await readSnapshot(trx, workspaceId), layout);
 		if (users.length > 0) {
 			const wrong = `${users.join(', ')} ${users.length === 1 ? 'uses' : 'use'} the ${kind} ${name}`;
 			const next = 'save them without it first';

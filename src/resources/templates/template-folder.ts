@@ -12,7 +12,7 @@ import type {Layout} from '../../compose/render/layouts.ts';
 import {maxSourceLength} from '../../compose/render/limits.ts';
 import {RefusedFileError, readRegular} from '../../kit/regular-file.ts';
 import {labelProblem, utf8Text} from '../../kit/text.ts';
-import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
+import {type Change, emptySnapshot, planChange, type Source} from './layouts.ts';
 
 /** The change that saves a folder of templates, or its problems. */
 export type ReadyFolder =
@@ -25,7 +25,7 @@ export type ReadyFolder =
  * `_layouts` and `_partials`. Templates can also use the stored layouts and partials, and stored templates that use a
  * changed one are compiled again.
  */
-export async function readTemplates(folder: string, known = nothingKnown): Promise<ReadyFolder> {
+export async function readTemplates(folder: string, known = emptySnapshot): Promise<ReadyFolder> {
 	const problems: string[] = [];
 	const sources: Source[] = [];
 	const {layouts, problems: layoutProblems} = await readLayouts(folder);
@@ -136,7 +136,7 @@ export async function planLayouts(folder: string, layouts: readonly Layout[]): P
 const overwrite = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
 /** Applies a plan. */
-export async function carryOut({folder, steps}: Plan): Promise<void> {
+export async function applyPlan({folder, steps}: Plan): Promise<void> {
 	await mkdir(folder, {recursive: true});
 	for (const {file, change, text} of steps) {
 		if (change === 'removed') {

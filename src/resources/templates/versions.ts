@@ -9,7 +9,7 @@ import {storeTime} from '../../kit/time.ts';
 import type {ActTools} from '../../mail/operator.ts';
 import {bumpGeneration} from '../../store/changes.ts';
 import {recordAct} from '../audit/store.ts';
-import {notFound, Refused, unusable} from '../operation.ts';
+import {notFound, Refused, refuseField} from '../operation.ts';
 import {lookUpTopic} from '../topics/store.ts';
 import {checkRoom} from '../workspaces/limits.ts';
 import type {Workspace} from '../workspaces/store.ts';
@@ -138,7 +138,7 @@ export async function setSettings(
 		),
 	) as Partial<TemplateSettings>;
 	if (changes.topic && !(await lookUpTopic(trx, workspaceId, changes.topic))) {
-		unusable('topic', 'must be the code of a topic of this workspace');
+		refuseField('topic', 'must be the code of a topic of this workspace');
 	}
 	if (Object.keys(changes).length === 0) {
 		return {template, isChanged: false};
@@ -166,12 +166,12 @@ export type Content = {
 };
 
 /** The maximum number of characters of a version, with all languages and their compiled output. */
-export const largestVersion = 8 * 1024 * 1024;
+export const maxVersionLength = 8 * 1024 * 1024;
 
 export function isTooLargeVersion(variants: Content['variants']): boolean {
 	const lengthOf = ({source, text_source, html, text}: TemplateVariant) =>
 		[source, text_source, html, text].reduce((sum, part) => sum + (part?.length ?? 0), 0);
-	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > largestVersion;
+	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > maxVersionLength;
 }
 
 /** Whether a version has exactly this content. */
@@ -302,7 +302,7 @@ export async function insertNext(
 	{variants, sample, layout = null, layouts}: Content,
 ): Promise<TemplateVersion> {
 	if (layouts && variants.some(variant => variant.own_source !== null)) {
-		await keepLayouts(trx, workspaceId, layouts);
+		await lockUnchangedLayouts(trx, workspaceId, layouts);
 	}
 	const version: TemplateVersion = {
 		id: tools.newId('tpv'),
@@ -320,7 +320,7 @@ export async function insertNext(
 }
 
 /** Locks the layouts until the transaction ends. Throws `Refused` if they have changed since they were read. */
-export async function keepLayouts(
+export async function lockUnchangedLayouts(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	layouts: readonly ListedLayout[],
@@ -380,7 +380,7 @@ export async function findSubmissionTemplate(reader: Knex, workspaceId: string):
 	return template && template.latest_version !== null ? template.id : undefined;
 }
 
-export async function makeSubmissionTemplate(
+export async function ensureSubmissionTemplate(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspaceId: string,

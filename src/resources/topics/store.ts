@@ -232,7 +232,7 @@ type Update = Preferences & {
  * Creates missing contacts and stores the preferences that sends specify. Returns the preferences that apply to each
  * send: its own, otherwise the contact's.
  */
-export async function teachContacts(
+export async function recordContacts(
 	trx: Knex.Transaction,
 	updates: readonly Update[],
 	now: string,

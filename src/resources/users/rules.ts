@@ -7,7 +7,7 @@ import {type ActTools, type Operator, roles} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
 import {recordAct} from '../audit/store.ts';
 import {field} from '../fields.ts';
-import {notFound, type OperationContext, operation, Refused, unusable} from '../operation.ts';
+import {notFound, type OperationContext, operation, Refused, refuseField} from '../operation.ts';
 import {findWorkspace} from '../workspaces/store.ts';
 import {deleteUser, findUser, insertUser, takeLink, type User, updateUser} from './store.ts';
 
@@ -160,7 +160,7 @@ async function findGrantedWorkspace({trx, workspaceId}: UserContext, requested: 
 		return workspaceId;
 	}
 	const workspace = await findWorkspace(trx, requested);
-	return workspace?.id ?? unusable('workspace', `must be the id of a workspace, or ${everyWorkspace}`);
+	return workspace?.id ?? refuseField('workspace', `must be the id of a workspace, or ${everyWorkspace}`);
 }
 
 /**

@@ -97,7 +97,7 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 const formatExpiry = (time: string | null) => (time === null ? undefined : `${shortTime(time)} UTC`);
 
 async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void> {
-	session.one(await endpoints(session), endpoint);
+	session.printRow(await endpoints(session), endpoint);
 }
 
 function testVerb(webhook: CliCommand): void {

@@ -9,7 +9,7 @@ import {listFields} from '../fields.ts';
 import type {InputOf} from '../operation.ts';
 import {deliveryView} from '../views.ts';
 import {listPosts, type StoredPost} from './queue-store.ts';
-import {noDelivery, noEndpoint, replay, replaySince} from './rules.ts';
+import {deliveryNotFound, endpointNotFound, replay, replaySince} from './rules.ts';
 import {type Endpoint, findDelivery, findEndpoint, listDeliveries, type StoredDelivery} from './store.ts';
 
 export function deliveriesVerb(webhook: CliCommand): void {
@@ -36,9 +36,9 @@ export function deliveriesVerb(webhook: CliCommand): void {
 
 /** Finds a delivery. Throws `Refused` if the workspace does not have it. */
 async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
-	const id = (await session.idOf('whd', text)) ?? noDelivery(text);
+	const id = (await session.idOf('whd', text)) ?? deliveryNotFound(text);
 	const {reader, workspaceId} = await session.inWorkspace();
-	return (await findDelivery(reader, workspaceId, id)) ?? noDelivery(text);
+	return (await findDelivery(reader, workspaceId, id)) ?? deliveryNotFound(text);
 }
 
 const deliveries: Noun<StoredDelivery> = {
@@ -76,7 +76,7 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 		posts,
 		session.terminal.width,
 	);
-	session.one(deliveries, delivery, {json: {attempt_log: posts}, lines: ['', ...lines]});
+	session.printRow(deliveries, delivery, {json: {attempt_log: posts}, lines: ['', ...lines]});
 }
 
 type ReplayInput = InputOf<typeof replaySince.input>;
@@ -120,7 +120,7 @@ async function replayAll(session: Session, {endpoint: text, ...filter}: ReplayIn
 
 /** Finds an endpoint. Throws `Refused` if the workspace does not have it. */
 export async function chosenEndpoint(session: Session, text: string): Promise<Endpoint> {
-	const id = (await session.idOf('whe', text)) ?? noEndpoint(text);
+	const id = (await session.idOf('whe', text)) ?? endpointNotFound(text);
 	const {reader, workspaceId} = await session.inWorkspace();
-	return (await findEndpoint(reader, workspaceId, id)) ?? noEndpoint(text);
+	return (await findEndpoint(reader, workspaceId, id)) ?? endpointNotFound(text);
 }

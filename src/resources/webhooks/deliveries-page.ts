@@ -28,7 +28,7 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {listPosts, type StoredPost} from './queue-store.ts';
-import {noDelivery, replay} from './rules.ts';
+import {deliveryNotFound, replay} from './rules.ts';
 import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from './store.ts';
 
 const perPage = 50;
@@ -85,7 +85,7 @@ export function deliveryPages(parts: DashboardParts): readonly Route[] {
 	/** Reads the delivery that the path names below its endpoint. */
 	async function find({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
 		const delivery = isId('whd', id) ? await findDelivery(reader, workspace.id, id) : undefined;
-		return delivery?.endpointId === endpoint ? delivery : noDelivery(id);
+		return delivery?.endpointId === endpoint ? delivery : deliveryNotFound(id);
 	}
 
 	async function show(visit: Visit): Promise<Answer> {

@@ -5,9 +5,9 @@ import type {EventWriter} from '../../outcome/outbox.ts';
 import type {Writer} from '../../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../../store/held-claims.ts';
 import {EndpointQueues, type EndpointQueuesOptions, type Permit} from './endpoint-queues.ts';
-import type {PostEnd} from './post.ts';
+import type {PostResult} from './post.ts';
 import {type ClaimedDelivery, claimName, type EndpointWork} from './queue-store.ts';
-import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
+import {createDispatchWrite, type DispatchResult, type FinishedAttempt, toBatchResults} from './turn.ts';
 
 type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
@@ -19,20 +19,20 @@ type DispatcherOptions = EndpointQueuesOptions &
 		/** Reads the endpoints with pending deliveries from the store. */
 		readonly readWork: () => Promise<readonly EndpointWork[]>;
 		/** Makes one attempt, or returns `null` if none can start at present. Rejects only on an internal error. */
-		readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
+		readonly post: (delivery: ClaimedDelivery) => Promise<PostResult | null>;
 		/** The wait after a failed attempt, in milliseconds. */
 		readonly backoffMs: number;
 		readonly clock: Clock;
 		readonly observer: {
 			/** Called once an attempt's result, or that it could not start, is on stable storage. */
-			readonly posted: (attempted: Attempted) => void;
+			readonly posted: (attempted: FinishedAttempt) => void;
 			readonly webhookProblem: (error: unknown) => void;
 		};
 	};
 
 /** How precisely waiting deliveries come due, in milliseconds. */
 const tickMs = 100;
-const internalError: PostEnd = {
+const internalError: PostResult = {
 	status: null,
 	error: 'an internal error in mailctl',
 	detail: null,
@@ -51,9 +51,9 @@ const internalError: PostEnd = {
 export class WebhookDispatcher {
 	readonly #options: DispatcherOptions;
 	readonly #endpoints: EndpointQueues<ClaimedDelivery>;
-	readonly #turnWrite: ReturnType<typeof createTurnWrite>;
+	readonly #turnWrite: ReturnType<typeof createDispatchWrite>;
 	/** Finished, but not stored yet. */
-	#ended: Attempted[] = [];
+	#ended: FinishedAttempt[] = [];
 	/** Attempts in progress, and deliveries waiting in memory. */
 	readonly #held: ReturnType<typeof createHeldClaims<unknown>>;
 	readonly #idle: Array<() => void> = [];
@@ -65,7 +65,7 @@ export class WebhookDispatcher {
 		this.#options = options;
 		this.#endpoints = new EndpointQueues(options);
 		this.#held = createHeldClaims(options);
-		this.#turnWrite = createTurnWrite(options.eventWriter);
+		this.#turnWrite = createDispatchWrite(options.eventWriter);
 	}
 
 	/** Reports that deliveries to these endpoints were committed and are due now. */
@@ -160,13 +160,16 @@ export class WebhookDispatcher {
 	}
 
 	/** Returns `false` if the store could not be written. Then nothing has changed. */
-	async #runBatch(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
+	async #runBatch(
+		permits: readonly Permit<ClaimedDelivery>[],
+		attempted: readonly FinishedAttempt[],
+	): Promise<boolean> {
 		const now = this.#options.clock.now();
-		let result: Turned;
+		let result: DispatchResult;
 		try {
 			result = await this.#options.writer.submit(this.#turnWrite, {
 				boot: this.#options.boot,
-				...endsOf(attempted),
+				...toBatchResults(attempted),
 				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
 				now: storeTime(now),
 			});
@@ -187,7 +190,7 @@ export class WebhookDispatcher {
 		return true;
 	}
 
-	#conclude(attempted: Attempted, hasMoved: boolean): void {
+	#conclude(attempted: FinishedAttempt, hasMoved: boolean): void {
 		const {delivery, after} = attempted;
 		this.#held.end(claimName(delivery));
 		if (hasMoved && after.nextAttemptAt !== null) {
@@ -196,7 +199,7 @@ export class WebhookDispatcher {
 		this.#options.observer.posted(attempted);
 	}
 
-	#begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
+	#begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: DispatchResult): void {
 		const claimedByEndpoint = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
 			if (this.#held.take(claimName(delivery))) {
@@ -245,7 +248,7 @@ export class WebhookDispatcher {
 	}
 }
 
-function longRetry({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
+function longRetry({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostResult, began: number) {
 	const firstAt = Date.parse(delivery.firstAt ?? storeTime(began));
 	return retry === 'long' ? {firstAt, failingSince: delivery.failingSince, status, retryAfterMs} : null;
 }

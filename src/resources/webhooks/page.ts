@@ -11,7 +11,7 @@ import {listFields} from '../fields.ts';
 import type {InputOf} from '../operation.ts';
 import type {AddressGuard} from './address-guard.ts';
 import {deliveryBadge, lastAnswer} from './deliveries-page.ts';
-import {addEndpoint, checkUrl, noEndpoint, signingSecret} from './rules.ts';
+import {addEndpoint, checkUrl, endpointNotFound, signingSecret} from './rules.ts';
 import {type Endpoint, endpointState, findEndpoint, findNewest, listEndpoints, type StoredDelivery} from './store.ts';
 
 type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
@@ -64,7 +64,7 @@ export function endpointListPages(parts: DashboardParts): readonly Route[] {
 /** Reads the endpoint that the path names. */
 export async function chosenEndpoint(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Endpoint> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, workspace.id, id) : undefined;
-	return endpoint ?? noEndpoint(id);
+	return endpoint ?? endpointNotFound(id);
 }
 
 const welcome = html`<p>No endpoints yet. An endpoint is a URL of your program. The events of your messages are posted to it.</p>`;

@@ -6,7 +6,7 @@ import {type Clock, inTime} from '../../kit/clock.ts';
 import {Thread, type ThreadOptions} from '../../kit/foreign-work.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../../kit/thread-calls.ts';
-import {type AskAddresses, findAddresses} from '../../net/pinned-connection.ts';
+import {findAddresses, type LookUpAddresses} from '../../net/pinned-connection.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, PostProblem, type Problem, type Target, toProblem} from './connections.ts';
 import type {EndpointSecrets} from './store.ts';
@@ -21,7 +21,7 @@ export type Post = {
 };
 
 /** The result of an attempt. */
-export type PostEnd = {
+export type PostResult = {
 	/** The status of the endpoint's response, or `null` if there was none. */
 	readonly status: number | null;
 	/** Why it failed, for the endpoint's owner, or `null` if it was acknowledged (2xx). */
@@ -40,7 +40,7 @@ export type PostEnd = {
 
 type PosterOptions = {
 	readonly guard: AddressGuard;
-	readonly resolver: {readonly a: AskAddresses; readonly aaaa: AskAddresses};
+	readonly resolver: {readonly a: LookUpAddresses; readonly aaaa: LookUpAddresses};
 	readonly connections: Connections;
 	/** The limit of a whole attempt, in milliseconds. */
 	readonly timeoutMs: number;
@@ -67,7 +67,7 @@ export class Poster {
 	}
 
 	/** Makes one attempt. Never rejects. */
-	async post(post: Post): Promise<PostEnd> {
+	async post(post: Post): Promise<PostResult> {
 		const {clock, timeoutMs} = this.#options;
 		const began = clock.monotonic();
 		const end = await this.#attempt(post, began + timeoutMs).catch(error => ({
@@ -85,7 +85,7 @@ export class Poster {
 		this.#options.connections.close();
 	}
 
-	async #attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
+	async #attempt(post: Post, deadline: number): Promise<Omit<PostResult, 'ms'>> {
 		const {connections, clock} = this.#options;
 		const url = this.#parseUrl(post.url);
 		const target = await inTime(
@@ -153,7 +153,7 @@ export class Poster {
 		return exchanged;
 	}
 
-	#endOf({address, tls}: Connection, exchanged: Exchanged): Omit<PostEnd, 'ms'> {
+	#endOf({address, tls}: Connection, exchanged: Exchanged): Omit<PostResult, 'ms'> {
 		if (exchanged.ok) {
 			const {status, bodyStart, retryAfter} = exchanged;
 			const error = describeRefusal(status);
@@ -276,7 +276,7 @@ function exchange(
 }
 
 /** The methods of the thread. */
-export type PosterMethods = {readonly post: (post: Post) => Promise<PostEnd>};
+export type PosterMethods = {readonly post: (post: Post) => Promise<PostResult>};
 
 /**
  * A thread for attempts: an endpoint that closes every connection costs a TLS handshake per delivery, and the main
@@ -298,7 +298,7 @@ export class PostThread {
 		this.#thread.start();
 	}
 
-	post(post: Post): Promise<PostEnd> {
+	post(post: Post): Promise<PostResult> {
 		this.#thread.start();
 		// Copy the body: a database driver's buffer may be part of a large one, which would be transferred with it.
 		return this.#caller.call('post', {...post, body: new Uint8Array(post.body)});

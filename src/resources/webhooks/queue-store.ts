@@ -258,7 +258,7 @@ export async function countPending(reader: Knex): Promise<number> {
 }
 
 /** The outcome of an attempt, to be written. Times are in the store's form. */
-export type DeliveryEnd = {
+export type DeliveryOutcome = {
 	readonly id: string;
 	readonly generation: number;
 	/** The number of the attempt within its generation, from 1. */
@@ -280,10 +280,10 @@ export type DeliveryEnd = {
  * daemon no longer holds, does not change, but its attempt is stored. Nothing is written about a deleted delivery.
  * Returns the ids of the deliveries that changed.
  */
-export async function writeDeliveryEnds(
+export async function writeDeliveryOutcomes(
 	trx: Knex.Transaction,
 	boot: string,
-	outcomes: readonly DeliveryEnd[],
+	outcomes: readonly DeliveryOutcome[],
 ): Promise<Set<string>> {
 	await insertAttempts(trx, outcomes);
 	const held = await endClaims(trx, boot, outcomes);
@@ -315,8 +315,8 @@ export async function writeDeliveryEnds(
 async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
-	outcomes: readonly DeliveryEnd[],
-): Promise<readonly DeliveryEnd[]> {
+	outcomes: readonly DeliveryOutcome[],
+): Promise<readonly DeliveryOutcome[]> {
 	// `coalesce` keeps the engine from using the index on claims, which it would scan entirely for each row.
 	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
 	const finished = await changeQueued(
@@ -339,10 +339,10 @@ async function endClaims(
 /** Returns the outcomes whose rows the statement changed. */
 async function changeQueued(
 	trx: Knex.Transaction,
-	outcomes: readonly DeliveryEnd[],
+	outcomes: readonly DeliveryOutcome[],
 	statement: (rows: string) => string,
 	boot: string,
-): Promise<readonly DeliveryEnd[]> {
+): Promise<readonly DeliveryOutcome[]> {
 	if (outcomes.length === 0) {
 		return [];
 	}
@@ -356,7 +356,7 @@ async function changeQueued(
 		'delivery_id',
 		outcomes.map(({id}) => id),
 	);
-	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = await queryRows(
+	const rows: Array<Pick<DeliveryOutcome, 'id' | 'generation'>> = await queryRows(
 		trx,
 		`${statement(sql)} and ${named} returning delivery_id as "id", generation as "generation"`,
 		[...bindings, boot, ...ids],
@@ -365,7 +365,7 @@ async function changeQueued(
 	return outcomes.filter(end => names.has(claimName(end)));
 }
 
-async function insertAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryEnd[]): Promise<void> {
+async function insertAttempts(trx: Knex.Transaction, outcomes: readonly DeliveryOutcome[]): Promise<void> {
 	const rows = outcomes.flatMap(({id, generation, n, at, end}) =>
 		end === null ? [] : [[id, generation, n, at, end.status, end.error, end.answer, Math.round(end.ms)]],
 	);

@@ -166,7 +166,7 @@ export const enableEndpoint = operation({
 		const endpoint = await findOwn(context, endpointId);
 		// Failures from before it was disabled do not count any more.
 		const failingSince = endpoint.disabledAt === null ? endpoint.failingSince : null;
-		return await switchOwn(context, endpoint, {disabledAt: null, failingSince});
+		return await setEnabled(context, endpoint, {disabledAt: null, failingSince});
 	},
 	audit: 'webhook.enabled',
 	entry: ({id: target}) => ({target}),
@@ -182,7 +182,7 @@ export const disableEndpoint = operation({
 		const {trx, tools} = context;
 		const endpoint = await findOwn(context, endpointId);
 		const disabledAt = endpoint.disabledAt ?? storeTime(tools.clock.now());
-		const disabled = await switchOwn(context, endpoint, {disabledAt, failingSince: endpoint.failingSince});
+		const disabled = await setEnabled(context, endpoint, {disabledAt, failingSince: endpoint.failingSince});
 		if (endpoint.disabledAt === null) {
 			await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
 		}
@@ -192,7 +192,7 @@ export const disableEndpoint = operation({
 	entry: ({id: target}) => ({target}),
 });
 
-async function switchOwn(
+async function setEnabled(
 	{trx, workspaceId}: OperationContext,
 	endpoint: Endpoint,
 	changes: Pick<Endpoint, 'disabledAt' | 'failingSince'>,
@@ -270,11 +270,11 @@ function newSecret(random: ActTools['random']): string {
 /** Returns the endpoint. Throws `Refused` if the workspace does not have it, or a test key may not see it. */
 async function findOwn({trx, workspaceId, mode}: OperationContext, endpointId: string): Promise<Endpoint> {
 	const endpoint = await findEndpoint(trx, workspaceId, endpointId);
-	return endpoint && (mode === 'live' || endpoint.mode === mode) ? endpoint : noEndpoint(endpointId);
+	return endpoint && (mode === 'live' || endpoint.mode === mode) ? endpoint : endpointNotFound(endpointId);
 }
 
 /** Throws `Refused` because there is no such endpoint. */
-export function noEndpoint(endpointId: string): never {
+export function endpointNotFound(endpointId: string): never {
 	const page = 'Endpoint not found.';
 	return notFound('webhook', endpointId, {wrong: `endpoint ${endpointId} not found`, page});
 }
@@ -299,14 +299,14 @@ export const replay = operation({
 	async run({trx, tools, workspaceId, mode}, {id: deliveryId}): Promise<StoredDelivery> {
 		const now = storeTime(tools.clock.now());
 		const visible = mode === 'test' ? mode : undefined;
-		return (await replayDelivery(trx, workspaceId, deliveryId, now, visible)) ?? noDelivery(deliveryId);
+		return (await replayDelivery(trx, workspaceId, deliveryId, now, visible)) ?? deliveryNotFound(deliveryId);
 	},
 	audit: 'webhook.replayed',
 	entry: ({id: target}) => ({target}),
 });
 
 /** Throws `Refused` because there is no such delivery. */
-export function noDelivery(deliveryId: string): never {
+export function deliveryNotFound(deliveryId: string): never {
 	const page = 'Delivery not found.';
 	const wrong = `delivery ${deliveryId} not found`;
 	return notFound('delivery', deliveryId, {wrong, next: 'see mailctl webhook deliveries ENDPOINT', page});
@@ -359,7 +359,7 @@ export const replaySince = longOperation({
 /** Returns the id of the endpoint, or of all endpoints of the workspace except those of `mailctl webhook listen`. */
 async function targetIds(trx: Knex.Transaction, workspaceId: string, endpoint: string | undefined): Promise<string[]> {
 	if (endpoint !== undefined) {
-		return [((await findEndpoint(trx, workspaceId, endpoint)) ?? noEndpoint(endpoint)).id];
+		return [((await findEndpoint(trx, workspaceId, endpoint)) ?? endpointNotFound(endpoint)).id];
 	}
 	const all = await listEndpoints(trx, workspaceId, {after: null, limit: maxEndpoints});
 	return all.filter(({url}) => !isListener(url)).map(({id}) => id);

@@ -247,12 +247,12 @@ export async function findWaiting(reader: Knex, endpointId: string): Promise<Sto
 }
 
 /** Returns the ids of all deliveries about these messages. */
-export async function findAbout(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
+export async function findForMessages(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
 	return await reader('webhook_deliveries').whereIn('message_id', messageIds).pluck('id');
 }
 
 /** Returns the ids of some deliveries about no message, created before a time in milliseconds. */
-export async function findAboutNone(reader: Knex, before: number): Promise<string[]> {
+export async function findWithoutMessage(reader: Knex, before: number): Promise<string[]> {
 	return await reader('webhook_deliveries')
 		.whereNull('message_id')
 		.where('id', '<', idFloor('whd', before))

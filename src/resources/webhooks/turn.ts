@@ -3,24 +3,24 @@ import {storeTime} from '../../kit/time.ts';
 import type {afterAttempt, DisabledReason} from '../../mail/webhook.ts';
 import {disabledNotice, type EventWriter, notify} from '../../outcome/outbox.ts';
 import type {GroupWrite} from '../../store/engine/writer.ts';
-import type {PostEnd} from './post.ts';
+import type {PostResult} from './post.ts';
 import {
 	type ClaimedDeliveries,
 	type ClaimedDelivery,
 	claimDeliveries,
-	type DeliveryEnd,
+	type DeliveryOutcome,
 	type EndpointPermit,
 	type Failing,
 	noteFailing,
-	writeDeliveryEnds,
+	writeDeliveryOutcomes,
 } from './queue-store.ts';
 import {disableEndpoint} from './store.ts';
 
 /** A finished attempt, and what follows from it. */
-export type Attempted = {
+export type FinishedAttempt = {
 	readonly delivery: ClaimedDelivery;
 	/** `null` if it could not start. */
-	readonly end: PostEnd | null;
+	readonly end: PostResult | null;
 	/** When it started and finished, in milliseconds since the epoch. */
 	readonly began: number;
 	readonly ended: number;
@@ -32,7 +32,7 @@ export type Attempted = {
 /** What the dispatcher writes in one transaction: results of attempts, then claims for the capacity they free. */
 type DispatchBatch = {
 	readonly boot: string;
-	readonly ends: readonly DeliveryEnd[];
+	readonly ends: readonly DeliveryOutcome[];
 	readonly failing: readonly Failing[];
 	readonly disabled: readonly Disabled[];
 	readonly permits: readonly EndpointPermit[];
@@ -40,19 +40,19 @@ type DispatchBatch = {
 	readonly now: string;
 };
 
-export type Turned = ClaimedDeliveries & {
+export type DispatchResult = ClaimedDeliveries & {
 	/** Deliveries whose state the attempt changed. Others were replayed or deleted in the meantime. */
 	readonly moved: ReadonlySet<string>;
 };
 
-export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<DispatchBatch, Turned> => ({
+export const createDispatchWrite = (eventWriter: EventWriter): GroupWrite<DispatchBatch, DispatchResult> => ({
 	name: 'webhook',
 	rank: 4,
 	bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
 	async apply(trx, batches) {
-		const turned: Turned[] = [];
+		const turned: DispatchResult[] = [];
 		for (const {boot, ends, failing, disabled, permits, now} of batches) {
-			const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
+			const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryOutcomes(trx, boot, ends);
 			await noteFailing(trx, failing);
 			await disable(
 				trx,
@@ -78,12 +78,14 @@ async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eve
 }
 
 /** Returns what is written about attempts, which is much less than what was posted. */
-export function endsOf(attempted: readonly Attempted[]): Pick<DispatchBatch, 'ends' | 'failing' | 'disabled'> {
+export function toBatchResults(
+	attempted: readonly FinishedAttempt[],
+): Pick<DispatchBatch, 'ends' | 'failing' | 'disabled'> {
 	return {ends: attempted.map(endOf), failing: failingOf(attempted), disabled: attempted.flatMap(disabledOf)};
 }
 
 /** Returns the few endpoints that started to fail, or recovered. */
-function failingOf(attempted: readonly Attempted[]): Failing[] {
+function failingOf(attempted: readonly FinishedAttempt[]): Failing[] {
 	const changes = new Map<string, Failing>();
 	for (const {delivery, end, ended, wasFailing} of attempted) {
 		if (end === null) {
@@ -99,11 +101,11 @@ function failingOf(attempted: readonly Attempted[]): Failing[] {
 	return [...changes.values()];
 }
 
-function disabledOf({delivery: {id, endpointId}, after: {disables: reason}, ended}: Attempted): Disabled[] {
+function disabledOf({delivery: {id, endpointId}, after: {disables: reason}, ended}: FinishedAttempt): Disabled[] {
 	return reason === undefined ? [] : [{id, endpointId, reason, at: storeTime(ended)}];
 }
 
-function endOf({delivery, end, began, after}: Attempted): DeliveryEnd {
+function endOf({delivery, end, began, after}: FinishedAttempt): DeliveryOutcome {
 	return {
 		id: delivery.id,
 		generation: delivery.generation,

@@ -2,9 +2,9 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../../cli/fault.ts';
 import {addFieldOptions, fieldRows, readFieldOptions} from '../../cli/field-options.ts';
 import {readSecret} from '../../cli/files.ts';
-import {changesIn, none, orNull, route, unlessDefault} from '../../cli/options.ts';
+import {acceptNoneOrDefault, changesIn, none, orNull, route} from '../../cli/options.ts';
 import type {CliCommand} from '../../cli/program.ts';
-import {namedWorkspace, readDaemons, type Session} from '../../cli/session.ts';
+import {readDaemons, resolveWorkspace, type Session} from '../../cli/session.ts';
 import {fields, grouped, type Noun, shortTime} from '../../cli/terminal-text.ts';
 import {isMailable} from '../../config/derive.ts';
 import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
@@ -34,7 +34,7 @@ const createFields = settingFields.filter(({name}) => name !== 'default_topic');
 const updateFields = settingFields.map(field => ({...field, isRequired: false}));
 const shownFields = listFields(settingsSchema);
 
-const parseRoute = unlessDefault(route);
+const parseRoute = acceptNoneOrDefault(route);
 const parsers = {
 	// A password in a URL may come from standard input, so that it does not appear in the list of processes.
 	route: (text: string) => (text === '-' ? text : parseRoute(text)),
@@ -134,7 +134,7 @@ async function resume(session: Session, _options: object, key: string | undefine
 async function readInput(session: Session, options: object): Promise<Partial<WorkspaceInput>> {
 	const {route: option, ...input} = readFieldOptions<Partial<WorkspaceFields>>(settingFields, options);
 	const route = option === '-' ? orNull(parseRoute(await readSecret('-'))) : option;
-	checkWishes(session, input.source_pool ?? null, route ?? null);
+	checkPoolAndRoute(session, input.source_pool ?? null, route ?? null);
 	if (input.retention_days || input.content_days) {
 		checkRetention(input, session.settings().retentionDays);
 	}
@@ -147,7 +147,7 @@ async function readInput(session: Session, options: object): Promise<Partial<Wor
 }
 
 /** Checks a pool and a route, because one that the settings do not support would be silently ignored. */
-export function checkWishes(session: Session, pool: string | null, route: string | null): void {
+export function checkPoolAndRoute(session: Session, pool: string | null, route: string | null): void {
 	if (pool === null && route === null) {
 		return;
 	}
@@ -178,7 +178,7 @@ function nameTaken(name: string | undefined): never {
 
 /** Finds the workspace of the argument, by id or name, or else that of `--workspace`, or else the default one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
-	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
+	return key === undefined ? await session.workspace() : await resolveWorkspace(await session.reader(), key);
 }
 
 /** The noun for workspaces. It marks the one that commands use by default. */
@@ -253,7 +253,7 @@ export function deleteVerb(workspace: CliCommand): void {
 
 /** Throws unavailable (69) while messages are waiting. `--json` prints `{"id","name","deleted":true,"messages"}`. */
 async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Promise<void> {
-	const workspace = await namedWorkspace(await session.reader(), key);
+	const workspace = await resolveWorkspace(await session.reader(), key);
 	const {id, name} = workspace;
 	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, permanently?`;
 	await session.confirm(question, yes);

@@ -274,7 +274,7 @@ export async function findIds(
 }
 
 /** Returns the workspaces with retention settings of their own. */
-export async function findShortKept(
+export async function findRetentionOverrides(
 	reader: Knex,
 ): Promise<ReadonlyArray<Pick<Workspace, 'id' | 'retention_days' | 'content_days'>>> {
 	return await notDeleted(reader)

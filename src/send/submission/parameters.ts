@@ -1,6 +1,6 @@
 import {storeTime} from '../../kit/time.ts';
 import {priorityOf} from '../../mail/message.ts';
-import {furthestMs, minMs, readSendAt} from '../../mail/schedule.ts';
+import {maxAheadMs, minMs, readSendAt} from '../../mail/schedule.ts';
 import type {OfEnvelope, Refusal} from './submit.ts';
 
 type ParsedParameters = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
@@ -8,7 +8,7 @@ type ParsedParameters = {readonly ok: true; readonly envelope: OfEnvelope} | ({r
 /** Returns the EHLO keywords for what `readParameters` supports. */
 export const extensionsAt = (now: number): readonly string[] => [
 	'MT-PRIORITY',
-	`FUTURERELEASE ${furthestMs / 1000} ${storeTime(now + furthestMs).slice(0, 19)}Z`,
+	`FUTURERELEASE ${maxAheadMs / 1000} ${storeTime(now + maxAheadMs).slice(0, 19)}Z`,
 	`DELIVERBY ${minMs / 1000}`,
 ];
 
@@ -27,7 +27,7 @@ export function readParameters(args: Readonly<Record<string, unknown>>, now: num
 			501,
 			holdFor === undefined
 				? 'HOLDUNTIL must be an RFC 3339 time with an offset, at most 30 days ahead'
-				: `HOLDFOR must be 1 to ${furthestMs / 1000} seconds`,
+				: `HOLDFOR must be 1 to ${maxAheadMs / 1000} seconds`,
 		);
 	}
 	const hold = sendAt === null ? {} : {sendAt};

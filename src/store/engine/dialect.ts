@@ -332,7 +332,7 @@ export const quiet = {
 /**
  * Runs independent queries: PostgreSQL gets all of them at once and responds in this order, SQLite one after the other.
  */
-export async function askTogether<Queries extends ReadonlyArray<() => Promise<unknown>>>(
+export async function queryTogether<Queries extends ReadonlyArray<() => Promise<unknown>>>(
 	trx: Knex,
 	...queries: Queries
 ): Promise<{-readonly [Index in keyof Queries]: Awaited<ReturnType<Queries[Index]>>}> {

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import process from 'node:process';
 import type {MessagePort, Worker} from 'node:worker_threads';
 import {createGarbage} from '../../kit/memory.ts';
-import {answerCalls, type CarriedError, carried, rebuilt, ThreadCaller} from '../../kit/thread-calls.ts';
+import {type CarriedError, carried, rebuilt, serveCalls, ThreadCaller} from '../../kit/thread-calls.ts';
 import type {AnyWrite, Writer} from './writer.ts';
 
 /** A writer in another thread, which knows some writes by their names. */
@@ -235,7 +235,7 @@ export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOp
 	const ended = new Int32Array(options.ended);
 	const writes = new Map(options.writes.map(write => [write.name, write]));
 	const recordGarbage = createGarbage();
-	const send = answerCalls<WriterMethods<Live>, WriterEvent<News>>(port, {
+	const send = serveCalls<WriterMethods<Live>, WriterEvent<News>>(port, {
 		async write({name, item}) {
 			const write = writes.get(name) as AnyWrite;
 			try {

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {compileInLayout, type Layout, layoutProblems, reachedFrom} from '../../../src/compose/render/layouts.ts';
-import {deepestPartials, maxPartials} from '../../../src/compose/render/limits.ts';
+import {maxPartialDepth, maxPartials} from '../../../src/compose/render/limits.ts';
 import {layoutUses, partialsIn} from '../../../src/mail/layout-uses.ts';
 
 const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
@@ -101,7 +101,7 @@ test('rejects recursive or too deep partials and shows the path', async t => {
 		message: 'a partial includes itself: a → b → a',
 	});
 	t.like(layoutProblems(circle[0] as Layout, circle), [{message: 'a partial includes itself: a → b → a'}]);
-	const deep = Array.from({length: deepestPartials + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
+	const deep = Array.from({length: maxPartialDepth + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
 	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
 	// Each doubles the one before: 2 to the 8th.
 	const wide = Array.from({length: 9}, (_, n) =>

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {toCfblAddress, toFeedbackId} from '../../../src/daemon/threads/make.ts';
+import {toCfblAddress, toFeedbackId} from '../../../src/daemon/threads/message-composer.ts';
 import type {MakeJob} from '../../../src/queue/renderers.ts';
 
 const recipient = {

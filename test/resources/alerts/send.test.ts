@@ -2,9 +2,9 @@ import {createHmac} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import {loadSettings} from '../../../src/config/settings.ts';
 import {createPosting} from '../../../src/daemon/threads/posting.ts';
-import {postingOf} from '../../../src/daemon/webhook-posting.ts';
+import {toPosting} from '../../../src/daemon/webhook-posting.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
-import type {AlertMessage, AlertWay, Condition} from '../../../src/mail/alert.ts';
+import type {AlertChannel, AlertMessage, Condition} from '../../../src/mail/alert.ts';
 import {createResolver} from '../../../src/net/resolver.ts';
 import {checkTarget} from '../../../src/resources/alerts/rules.ts';
 import {sendAlert} from '../../../src/resources/alerts/send.ts';
@@ -27,7 +27,7 @@ const disk: Condition = {
 const at = '2026-06-09T10:15:30.000Z';
 const began: AlertMessage = {id: 'alm_1', event: 'began', at, conditions: [{...disk, since: at}]};
 
-function alertOf(way: AlertWay, target: string, secret: string | null = null): Alert {
+function alertOf(way: AlertChannel, target: string, secret: string | null = null): Alert {
 	return {
 		...{
 			id: 'alr_1',
@@ -50,7 +50,7 @@ async function sender(t: ExecutionContext, env: Readonly<Record<string, string>>
 	const options = {
 		...{settings, clock: systemClock, vault: testVault},
 		resolver: createResolver({servers: settings.dnsServers, timeoutMs: 60_000, tries: 1, clock: systemClock}),
-		createPoster: () => createPosting(postingOf(settings, '1.0.0'), systemClock),
+		createPoster: () => createPosting(toPosting(settings, '1.0.0'), systemClock),
 	};
 	return {settings, send: (alert: Alert, message = began) => sendAlert(options, alert, message)};
 }

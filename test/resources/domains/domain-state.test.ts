@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
 import type {DueDomain} from '../../../src/resources/domains/store.ts';
-import {nextCheck, nextStatus, type Sight} from '../../../src/resources/domains/verify-domain.ts';
+import {nextCheck, nextStatus, type ProofState} from '../../../src/resources/domains/verify-domain.ts';
 
 const start = Date.parse('2026-06-09T10:00:00.000Z');
 const minute = 60_000;
@@ -32,7 +32,7 @@ function domain(changes: Partial<DueDomain> = {}): DueDomain {
 }
 
 /** The states after checks, each given with its time since the start. */
-function walk(from: DueDomain, ...checks: ReadonlyArray<readonly [ms: number, sight: Sight]>): string[] {
+function walk(from: DueDomain, ...checks: ReadonlyArray<readonly [ms: number, sight: ProofState]>): string[] {
 	let now = from;
 	return checks.map(([ms, sight]) => {
 		now = {...now, ...nextStatus(now, sight, at(ms))};

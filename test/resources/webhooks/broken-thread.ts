@@ -1,9 +1,9 @@
 import {type MessagePort, parentPort, workerData} from 'node:worker_threads';
-import {answerCalls} from '../../../src/kit/thread-calls.ts';
+import {serveCalls} from '../../../src/kit/thread-calls.ts';
 import type {PosterMethods} from '../../../src/resources/webhooks/post.ts';
 
 /** Returns a result for each post, but exits for the URLs in `workerData`. */
-answerCalls<PosterMethods>(parentPort as MessagePort, {
+serveCalls<PosterMethods>(parentPort as MessagePort, {
 	async post({url, body}) {
 		if ((workerData as readonly string[]).includes(url)) {
 			setImmediate(() => {

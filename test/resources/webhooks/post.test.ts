@@ -3,9 +3,9 @@ import {createServer} from 'node:net';
 import type {TLSSocket} from 'node:tls';
 import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
-import {createPosting, type Posting} from '../../../src/daemon/threads/posting.ts';
+import {createPosting, type PostingOptions} from '../../../src/daemon/threads/posting.ts';
 import {systemClock} from '../../../src/kit/clock.ts';
-import type {Post, PostEnd} from '../../../src/resources/webhooks/post.ts';
+import type {Post, PostResult} from '../../../src/resources/webhooks/post.ts';
 import {makeCertificate} from '../../helpers/certificate.ts';
 import {startFakeDns} from '../../helpers/fake-dns.ts';
 import {loopbackAddress} from '../../helpers/loopback.ts';
@@ -16,7 +16,7 @@ const name = 'hooks.shop.example';
 const certificate = makeCertificate(name, '127.0.0.1');
 const body = Buffer.from('{"type":"delivered","metadata":{"order":"Größe \\u2028"}}');
 
-function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
+function posting(t: ExecutionContext, settings: Partial<PostingOptions> = {}) {
 	const poster = createPosting(
 		{
 			ca: [certificate.cert],
@@ -31,7 +31,7 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 		systemClock,
 	);
 	t.teardown(() => poster.close());
-	return async (url: string, more: Partial<Post> = {}): Promise<PostEnd> =>
+	return async (url: string, more: Partial<Post> = {}): Promise<PostResult> =>
 		await poster.post({id: 'whd_1', url, signing: {secret: 'whsec_x', next: null}, body, ...more});
 }
 

@@ -7,7 +7,7 @@ import {createKey, revokeKey, rotateKey} from '../../../src/resources/keys/rules
 import {type OperationContext, performIn} from '../../../src/resources/operation.ts';
 import {addInbound} from '../../../src/resources/received/rules.ts';
 import {checkLayoutRoom} from '../../../src/resources/templates/layouts.ts';
-import {createTemplateRow, makeSubmissionTemplate} from '../../../src/resources/templates/versions.ts';
+import {createTemplateRow, ensureSubmissionTemplate} from '../../../src/resources/templates/versions.ts';
 import {createTopic, updateTopic} from '../../../src/resources/topics/rules.ts';
 import {LimitReached} from '../../../src/resources/workspaces/limits.ts';
 import {changeWorkspace, createWorkspace} from '../../../src/resources/workspaces/rules.ts';
@@ -60,7 +60,7 @@ storeTest(
 			t.is(error.message, `A workspace may have at most 2 ${name.replace('_', ' ')}. Remove one first.`);
 			t.is((await countOfLimit(store.reader, workspaceId, name as LimitName, '')).count, 2);
 		}
-		const submission = await write(trx => makeSubmissionTemplate(trx, tools, workspaceId));
+		const submission = await write(trx => ensureSubmissionTemplate(trx, tools, workspaceId));
 		t.is(submission, 'tpl_submission', 'mail that is submitted is accepted all the same');
 	},
 );

@@ -1,5 +1,5 @@
 import {decodeWords, stripHtml} from '../../../mail/decode.ts';
-import {findAddresses, strangersIn} from '../addresses-in-text.ts';
+import {exceptAddresses, findAddresses} from '../addresses-in-text.ts';
 import {type Field, findField, type Mail, type Part, readFields, withLineFeeds} from '../mime.ts';
 
 /** A message as the bounce readers see it. */
@@ -80,7 +80,7 @@ const recipientFields = ['x-failed-recipients', 'x-actual-recipient', 'original-
  */
 export function returnedRecipient({field, ownText, senders, returned}: BounceText): string | null {
 	const candidates = recipientFields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
-	const [announced] = strangersIn(candidates, senders);
+	const [announced] = exceptAddresses(candidates, senders);
 	if (announced !== undefined) {
 		return announced;
 	}

@@ -62,7 +62,7 @@ const reasonPrefix = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
 const word = /\p{L}{3}/u;
 
 /** Returns the text after the first match of a pattern, or `null` if there is no match. */
-export function behind(text: string, pattern: RegExp): string | null {
+export function textAfter(text: string, pattern: RegExp): string | null {
 	const match = pattern.exec(text);
 	return match === null ? null : text.slice(match.index + match[0].length);
 }

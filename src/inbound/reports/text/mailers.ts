@@ -1,7 +1,7 @@
 import {findAddresses, isSameAddress} from '../addresses-in-text.ts';
 import {evidenceIn} from '../reply.ts';
 import {domainOf, findRecipients} from './bounce-text.ts';
-import {behind, type Detector, type Finding, maxFindings, originIn, readListed} from './listed.ts';
+import {type Detector, type Finding, maxFindings, originIn, readListed, textAfter} from './listed.ts';
 
 const listHead =
 	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
@@ -13,7 +13,7 @@ const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session fo
  * session. In the transcript, the text about a recipient follows its RCPT or starts with its address.
  */
 export const readSendmail: Detector = ({ownText, returned}) => {
-	const session = behind(ownText, transcriptHead);
+	const session = textAfter(ownText, transcriptHead);
 	const listed = readListed(ownText, {after: listHead, until: heading});
 	if (session === null) {
 		return listed;
@@ -187,7 +187,7 @@ const dma = /DragonFly Mail Agent/;
 
 /** The DragonFly Mail Agent of the BSDs: one recipient per bounce. */
 export const readDragonfly: Detector = ({ownText}) => {
-	const rest = dma.test(ownText) ? (behind(ownText, dmaSentence) ?? '') : '';
+	const rest = dma.test(ownText) ? (textAfter(ownText, dmaSentence) ?? '') : '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	return found === undefined ? [] : [{recipient: found.address, text: rest.slice(found.end)}];
 };
@@ -250,12 +250,12 @@ export const readGmail: Detector = ({ownText}) => {
 	if (listed.length > 0) {
 		return listed;
 	}
-	const rest = behind(ownText, currentNotice) ?? '';
+	const rest = textAfter(ownText, currentNotice) ?? '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	// Other systems start with the same words, but name the address elsewhere.
 	return found === undefined || found.start >= 6
 		? []
-		: [{recipient: found.address, text: behind(rest, remoteReply) ?? rest}];
+		: [{recipient: found.address, text: textAfter(rest, remoteReply) ?? rest}];
 };
 
 const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
@@ -272,7 +272,7 @@ export const readDomino: Detector = ({ownText}) => {
 			text: finding.text.replace(because, ''),
 		}));
 	}
-	return reasonsFirst(behind(ownText, reasons) ?? '');
+	return reasonsFirst(textAfter(ownText, reasons) ?? '');
 };
 
 function reasonsFirst(text: string): Finding[] {
@@ -319,7 +319,7 @@ const closing = /^[ \t]*Please reply to/im;
 
 /** Post.Office and InterMail, which many carriers run: one reason for all recipients listed below it. */
 export const readPostOffice: Detector = ({ownText}) => {
-	const body = behind(ownText, reason) ?? '';
+	const body = textAfter(ownText, reason) ?? '';
 	if (perRecipient.test(body)) {
 		return [];
 	}
@@ -363,7 +363,7 @@ export const readMfilter: Detector = ({ownText}) => {
 	if (head === null || recipient === undefined) {
 		return [];
 	}
-	const verb = behind(ownText, command)?.trimStart().slice(0, 4).toUpperCase();
+	const verb = textAfter(ownText, command)?.trimStart().slice(0, 4).toUpperCase();
 	const phase = verbs[verb as keyof typeof verbs];
 	const text = ownText.slice(head.index + head[0].length, command.exec(ownText)?.index).trim();
 	return [{recipient, text, ...(phase && {phase})}];

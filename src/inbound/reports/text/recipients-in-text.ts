@@ -340,6 +340,6 @@ export function actionInText({field, ownText}: BounceText): ReportAction | null 
 const failureWord = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
 
 /** Returns `delivered` if the reply in the text accepts the message for this recipient. */
-export function arrival({code}: Evidence): ReportAction | null {
+export function deliveredAction({code}: Evidence): ReportAction | null {
 	return code !== null && code < 300 ? 'delivered' : null;
 }

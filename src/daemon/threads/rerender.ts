@@ -8,11 +8,11 @@ import {joined} from '../../kit/text.ts';
 import {pooledRandom} from '../../mail/ids.ts';
 import {submittedSource} from '../../mail/message.ts';
 import type {MakeJob} from '../../queue/renderers.ts';
-import {type MakeOptions, MessageComposer, type Variant} from './make.ts';
+import {type MakeOptions, MessageComposer, type Variant} from './message-composer.ts';
 import type {SigningKeyText} from './renderer.ts';
 
 /** A recipient whose message is rendered again, with everything this requires. */
-export type Remake = {
+export type RerenderInput = {
 	readonly options: Omit<MakeOptions, 'links' | 'renderer' | 'clock'>;
 	readonly keys: TokenKeys;
 	readonly publicUrl: string;
@@ -24,7 +24,7 @@ export type Remake = {
 };
 
 /** The message and the content that its template rendered, or why it could not be rendered (`message`). */
-export type RemakeResult =
+export type RerenderResult =
 	| {
 			readonly ok: true;
 			readonly mail: Uint8Array;
@@ -32,7 +32,7 @@ export type RemakeResult =
 	  }
 	| {readonly ok: false; readonly message: string};
 
-function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): RemakeResult {
+function remake({options, keys, publicUrl, now, job, variants, signing}: RerenderInput): RerenderResult {
 	const renderer = createRenderer();
 	let content = {subject: '', html: '', text: ''};
 	const composer = new MessageComposer({
@@ -67,4 +67,4 @@ function toTexts(mail: Uint8Array): {readonly html: string; readonly text: strin
 }
 
 // A thread renders only one message, because templates are untrusted code.
-await processInputs(input => remake(input as Remake));
+await processInputs(input => remake(input as RerenderInput));

@@ -16,9 +16,9 @@ import {listAttachments} from '../store/messages.ts';
 import {readRecipient} from '../store/queue/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import type {MakeOptions} from './threads/make.ts';
-import type {Remake, RemakeResult} from './threads/remake.ts';
+import type {MakeOptions} from './threads/message-composer.ts';
 import type {SigningKeyText} from './threads/renderer.ts';
+import type {RerenderInput, RerenderResult} from './threads/rerender.ts';
 
 type MailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain' | 'acme' | 'httpsListen'> &
@@ -33,11 +33,11 @@ type MailsOptions = {
 
 /** None of our messages is larger, including attachments. */
 const maxCaptured = 128 * 1024 ** 2;
-const rerenderThread = entryPoint('daemon/threads/remake');
+const rerenderThread = entryPoint('daemon/threads/rerender');
 const rerenderLimitMs = 2000;
 
 /** The messages of recipients, for people to view. */
-export class RecipientMails {
+export class RecipientMessages {
 	readonly #options: MailsOptions;
 
 	constructor(options: MailsOptions) {
@@ -54,7 +54,7 @@ export class RecipientMails {
 	 * Returns the recipient's message as it would be created now. Its signatures and link tokens differ from those
 	 * sent. Messages of test keys are not signed.
 	 */
-	async rerender(workspaceId: string, recipientId: string): Promise<RemakeResult | 'no_sender'> {
+	async rerender(workspaceId: string, recipientId: string): Promise<RerenderResult | 'no_sender'> {
 		const {settings, store, vault, secrets, clock, publicUrl} = this.#options;
 		const recipient = await readRecipient(store.reader, workspaceId, recipientId);
 		if (!recipient?.domain_id) {
@@ -63,7 +63,7 @@ export class RecipientMails {
 		const signing = new Signing(store, vault, clock, settings);
 		const {keyIds, returnPathDomain, linkHost} = await signing.of(recipient.domain_id);
 		const variants = await listVariants(store.reader, recipient.version_id);
-		const input: Remake = {
+		const input: RerenderInput = {
 			options: {tokenLifetimeMs: settings.tokenLifetime, ...toFeedback(settings)},
 			keys: secrets,
 			publicUrl: publicUrl(),
@@ -80,7 +80,7 @@ export class RecipientMails {
 			// A test key must not get signed mail: it could be sent from elsewhere.
 			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
 		};
-		const outcome = await inWorker<RemakeResult>(rerenderThread, input, {
+		const outcome = await inWorker<RerenderResult>(rerenderThread, input, {
 			timeoutMs: rerenderLimitMs,
 			limits: threadLimits.renderer,
 		});
