@@ -6,9 +6,9 @@ import path from 'node:path';
 const longest = /\/(?:journeys|services|walk|acceptance-pacing|large-bodies|stores-\d+|commands-\d+)\.test\.js$/;
 const waits = /\/test\/(?:flow|dashboard|resources\/certificates|conformance|deliver|queue)\//;
 
-/** Where in the run a file starts, from 0 to 1: by a hash of its name, which mixes the folders. */
+/** Where in the run a file starts, from 0 to 1: by a hash of its path, which mixes the folders. */
 function startOf(file) {
-	const [first = 0] = createHash('sha256').update(path.basename(file)).digest();
+	const [first = 0] = createHash('sha256').update(path.relative('dist/test', file)).digest();
 	return (first / 256) * (longest.test(file) ? 0.2 : waits.test(file) ? 0.7 : 1);
 }
 

@@ -29,7 +29,7 @@ const maxOtherFiles = 5;
 const sharesDaemon = /from '\.\/service\.js'/;
 
 /** Tests of commands, which share the process that runs them (helpers/cli-shell.ts). */
-const runsCommands = /from '\.\.\/helpers\/cli\.js'/;
+const runsCommands = /from '(?:\.\.\/)+helpers\/cli\.js'/;
 const maxFilesWithCommands = 6;
 
 /**
@@ -108,7 +108,7 @@ function hasStores(file: string): boolean {
 function hasCommands(file: string): boolean {
 	const text = readFileSync(file, 'utf8');
 	return (
-		file.startsWith(path.resolve(root, 'cli')) &&
+		/^(?:cli|resources)\//.test(path.relative(root, file)) &&
 		runsCommands.test(text) &&
 		![ownProcess, awaitsAtTop].some(pattern => pattern.test(text))
 	);

@@ -55,7 +55,7 @@ export const faults: readonly Fault[] = [
 		file: 'src/store/messages.ts',
 		from: "\t\t.where({'m.workspace_id': workspaceId})\n",
 		to: '',
-		foundBy: ['test/api/messages.test.ts'],
+		foundBy: ['test/resources/messages/api.test.ts'],
 	},
 	{
 		name: 'SSRF: one public address lets a webhook reach the private ones of its name',
@@ -181,21 +181,21 @@ export const faults: readonly Fault[] = [
 		file: 'src/api/paging.ts',
 		from: '(rows.at(-1)?.id ?? null)',
 		to: '(results.at(-1)?.id ?? null)',
-		foundBy: ['test/api/suppressions.test.ts'],
+		foundBy: ['test/resources/suppressions/api.test.ts'],
 	},
 	{
 		name: 'scheduled sends: due at once',
 		file: 'src/send/write.ts',
 		from: 'barred === null ? (sendAt ?? now) : null',
 		to: 'barred === null ? now : null',
-		foundBy: ['test/api/scheduled.test.ts'],
+		foundBy: ['test/resources/messages/scheduled-api.test.ts'],
 	},
 	{
 		name: 'cancellation: a message is cancelled while a node is delivering it',
 		file: 'src/store/queue/open-recipients.ts',
 		from: 'untried.length === ids.length && isBegun === undefined',
 		to: 'isBegun === undefined',
-		foundBy: ['test/api/scheduled.test.ts'],
+		foundBy: ['test/resources/messages/scheduled-api.test.ts'],
 	},
 	{
 		name: 'dashboard: forms need no token',
