@@ -55,6 +55,17 @@ test('reference pages list every error code with its status, every scope and eve
 	);
 });
 
+test('styles refer to tables that exist', t => {
+	const styles = readFileSync('src/dashboard/assets/dashboard.css', 'utf8');
+	const labels = [...styles.matchAll(/aria-label="([^"]+)"/g)].map(([, label]) => label);
+	const sources = code.filter(file => file.startsWith('src/')).map(file => readFileSync(file, 'utf8'));
+	t.true(labels.length > 5);
+	t.deepEqual(
+		labels.filter(label => !sources.some(source => source.includes(`label: '${label}'`))),
+		[],
+	);
+});
+
 for (const [what, file, text, broken] of [
 	['a document that is elsewhere', 'src/a.ts', '/** Errors (nowhere.md, Errors). */', ['nowhere.md']],
 	['a page that moved', 'src/a.ts', `f(); ${'//'} See docs/flow-of-old.md.`, ['docs/flow-of-old.md']],

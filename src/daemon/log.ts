@@ -29,7 +29,7 @@ export type Log = {
 /**
  * Creates the log, which writes one line per record to standard output: level, time, then the record's own fields.
  *
- * This is the main function of the folder. It relies on pino for the JSON format; `lines.ts` is the format for people.
+ * This is the main function of the folder. It relies on pino for the JSON format; `pretty-line.ts` is the format for people.
  * A slow or missing reader of the log never blocks the program: lines are dropped and counted instead.
  */
 export function createLog({level, format, hasColors, destination = new StandardOutput()}: LogInput): Log {

@@ -59,7 +59,7 @@ test('checks a few of many concurrent logins and tells the others to retry', asy
 	for (const {status, headers, text} of refused) {
 		t.is(status, 503);
 		t.is(headers.get('retry-after'), '5');
-		t.regex(text, /Too many people are logging in/);
+		t.regex(text, /Too many people are signing in/);
 	}
 });
 
@@ -72,7 +72,7 @@ test('limits guesses of login links like those of passwords', async t => {
 	}
 	const refused = await open(new URL(link).pathname, '198.51.100.1');
 	t.is(refused.status, 429);
-	t.regex(refused.text, /There were too many failed attempts/);
+	t.regex(refused.text, /Too many failed attempts/);
 	t.regex(refused.headers.get('retry-after') ?? '', /^\d+$/);
 	t.is((await open(new URL(link).pathname, '198.51.100.2')).status, 200, 'the link was not used up');
 });

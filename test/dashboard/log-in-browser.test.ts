@@ -40,7 +40,7 @@ test.serial('without scripts a user signs in by password and is offered no passk
 	await page.keyboard.press('Enter');
 	await page.getByText('The password is set.').waitFor();
 	await page.goto('/users');
-	await page.getByText('this needs the role admin').waitFor();
+	await page.getByText('This requires the role admin').waitFor();
 	await page.goto('/account');
 	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	t.is(await page.getByRole('button', {name: 'Sign in with a passkey'}).count(), 0);

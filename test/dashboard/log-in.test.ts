@@ -77,7 +77,7 @@ test('requires a one-time code once it is set up', async t => {
 	t.true(wrong.text.includes(key), 'the app that has scanned it goes on');
 	const codeAfter = (steps: number) => totpCode(key, totpStep(Date.now()) + steps);
 	t.is((await fill(visitor, page, '/account/codes', {key, code: codeAfter(0)})).location, '/account');
-	t.regex((await visitor.get('/account')).text, /wants a code too/);
+	t.regex((await visitor.get('/account')).text, /also requires a code/);
 
 	const other = strangerTo(service().url);
 	const asked = await logIn(other, email, password);

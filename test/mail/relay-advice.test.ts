@@ -22,7 +22,7 @@ const replies: ReadonlyArray<readonly [reason: string, advice: RegExp]> = [
 	['550 5.7.0 auth required', /^add user and password/],
 	['550 5.7.0 Please log in first', /^add user and password/],
 	['454 4.7.0 Temporary authentication failure', /cannot check logins at the moment/],
-	['421 4.7.0 Too many failed logins, try again later', /^check user and password .*nobody in for a while$/],
+	['421 4.7.0 Too many failed logins, try again later', /^check user and password .*refuses all logins for a while$/],
 	['451 Authentication failed: Maximum credits exceeded', /^sign in at the provider/],
 	['454 4.7.0 AccountSuspended: Your account is suspended (HTTP 403)', /^sign in at the provider/],
 	['535 5.7.8 Forbidden (HTTP 403)', /^check the key/],

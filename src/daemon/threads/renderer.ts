@@ -24,7 +24,7 @@ import {type FeedbackAddresses, type Ingredients, MessageComposer, type Variant}
  * The data with which a renderer is started.
  *
  * The folder holds the entry points of the worker threads. They connect a port to the code that does the work, which
- * comes from other folders; for this thread, `make.ts` renders, composes and signs messages. Threads get their data
+ * comes from other folders; for this thread, `message-composer.ts` renders, composes and signs messages. Threads get their data
  * from the main thread. Only `store-writer.ts` opens the store.
  */
 export type RendererData = {

@@ -137,8 +137,8 @@ function attempts(posts: readonly StoredPost[], now: number): Html {
 		columns: [
 			{title: 'Time', cell: ({at}) => time(at, now)},
 			{title: 'Result', cell: ({status, error}) => answerText(status, error)},
-			{title: 'Response body', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
-			{title: 'Duration', cell: ({ms}) => `${count(ms)} ms`, right: true},
+			{title: 'Response', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
+			{title: 'Duration', cell: ({ms}) => `${count(ms)} ms`, right: true, wide: true},
 		],
 		rows: posts.toReversed(),
 		empty: html`<p>No attempts yet.</p>`,

@@ -94,7 +94,7 @@ journey('a user sees who sends as the domain, and copies the next policy', async
 	await page.getByText('DKIM none, SPF none for bulk.example').filter({visible: true}).waitFor();
 	await suitsAll(page);
 	await page.setViewportSize({width: 375, height: 800});
-	const frame = page.getByRole('region', {name: 'Sources of mail'});
+	const frame = page.getByRole('region', {name: 'Sources of messages'});
 	t.is(await frame.evaluate(part => part.scrollWidth - part.clientWidth), 0, 'a phone shows all of a source');
 	t.true(await frame.getByText('bulk.example').first().isVisible());
 

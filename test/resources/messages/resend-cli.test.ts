@@ -103,7 +103,7 @@ test('message resend sends again in the same mode, except to erased recipients, 
 		t,
 		await cli.run('message', 'resend', newId('msg')),
 		65,
-		/there is no message msg_\w+, see mailctl message list/,
+		/message msg_\w+ not found, see mailctl message list/,
 	);
 	await store.database('messages').where({id}).update({erased_at: at});
 	refused(t, await cli.run('message', 'resend', id), 65, /msg_\w+ was erased, it cannot be sent again/);

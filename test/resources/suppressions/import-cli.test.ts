@@ -235,7 +235,7 @@ test('exits with a code of its own for each refused or garbled response, and los
 		[
 			{status: 401, body: {errors: [{message: 'authorization\nrequired'}]}},
 			78,
-			/responded with 401 \(authorization required\), use a key that may read suppressions/,
+			/responded with 401 \(authorization required\), use a key that can read suppressions/,
 		],
 		[{status: 403, body: 'no'}, 78, /responded with 403, use a key/],
 		[

@@ -50,6 +50,6 @@ test('prints no login link without a dashboard', async t => {
 	t.like(await cli.json('user', 'add', 'ann@example.com'), {link: null});
 	t.regex(
 		await cli.text('user', 'link', 'ann@example.com'),
-		/no link because the dashboard is off \(MAILCTL_DASHBOARD/,
+		/No link is available because the dashboard is off \(MAILCTL_DASHBOARD/,
 	);
 });
