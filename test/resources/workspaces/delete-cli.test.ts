@@ -75,6 +75,9 @@ test('workspace delete asks, is refused while messages wait, and revokes keys wi
 test('the last workspace can be deleted', async t => {
 	const cli = await newCli(t);
 	const {id} = await cli.json<{id: string}>('workspace', 'create', '--name', 'acme');
-	t.regex(await cli.text('workspace', 'delete', id, '--yes'), /^deleted acme with 0 messages\nIt was the last workspace: /);
+	t.regex(
+		await cli.text('workspace', 'delete', id, '--yes'),
+		/^deleted acme with 0 messages\nIt was the last workspace: /,
+	);
 	t.deepEqual(await cli.json('workspace', 'list'), []);
 });
