@@ -21,7 +21,7 @@ export type Auth = {
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
 	/** Whether the key of a request is still valid and has the scope. Used by streams that stay open for hours. */
 	readonly isAuthorized: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
-	/** Returns the owner of a key that was received by other means than HTTP, or `null` if the key is not valid. */
+	/** Returns the owner of a key that was received by means other than HTTP, or `null` if the key is not valid. */
 	readonly identify: (key: string) => Promise<Caller | null>;
 	/** Must be called when the store's change generation has increased. */
 	readonly clear: () => void;

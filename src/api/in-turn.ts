@@ -2,10 +2,10 @@ import type {RequestListener} from 'node:http';
 import type {Socket} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 
-/** A client that sends more requests ahead than this loses its connection. */
-const maxAhead = 32;
+/** A connection with more pipelined requests waiting than this is closed. */
+const maxPipelined = 32;
 
-const ahead = new WeakMap<Socket, number>();
+const waitingCounts = new WeakMap<Socket, number>();
 
 /**
  * An `onRequest` hook for pipelined requests (RFC 9112 §9.3.2). Node starts them all at once and buffers unread
@@ -17,15 +17,15 @@ export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, don
 		done();
 		return;
 	}
-	const count = (ahead.get(socket) ?? 0) + 1;
-	if (count > maxAhead) {
+	const count = (waitingCounts.get(socket) ?? 0) + 1;
+	if (count > maxPipelined) {
 		socket.destroy();
 		return;
 	}
-	ahead.set(socket, count);
+	waitingCounts.set(socket, count);
 	// Node assigns the connection to a response once the ones before it are finished.
 	raw.once('socket', () => {
-		ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
+		waitingCounts.set(socket, (waitingCounts.get(socket) ?? 1) - 1);
 		done();
 	});
 }
@@ -34,8 +34,8 @@ const probes: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz'])
 
 /**
  * Wraps the listener of a server so that only one request without an API key starts per turn of the event loop, in
- * order of arrival. Probes are exempt. A flood of such requests delays requests with a key by little more than the one
- * that is starting.
+ * order of arrival. Probes are exempt. Even in a flood of such requests, a request with a key waits for little
+ * more than one of them to start.
  */
 export function startKeylessInTurn(listener: RequestListener): RequestListener {
 	const queue: Array<() => void> = [];

@@ -49,8 +49,8 @@ export class ResponseSeats {
 	}
 
 	/**
-	 * Waits for a seat in order of arrival. Resolves with `undefined` if the queue is full, on a timeout, and on
-	 * `signal`.
+	 * Waits for a seat in order of arrival. Resolves with `undefined` if the queue is full, the wait times out, or
+	 * `signal` aborts it.
 	 */
 	async wait(owner: string, signal: AbortSignal): Promise<(() => void) | undefined> {
 		const queue = this.#queues.get(owner) ?? new Set();
@@ -87,18 +87,18 @@ const ownerOf = ({caller, ip}: FastifyRequest): string => caller?.workspaceId ??
 
 function tooMany(): ApiError {
 	const message =
-		'Too many minLargeLength responses are in progress for this workspace. Read them to the end, then try again.';
+		'Too many large responses are in progress for this workspace. Read them to the end, then try again.';
 	return apiError('rate_limited', {message, headers: retryAfter(retryMs)});
 }
 
 /**
- * Hooks that limit how many large responses an owner has in progress, from before they are read until the client has
- * received them, because a response stays in memory until then. The owner is the workspace or, without a key, the
- * client's network.
+ * Returns hooks that limit how many large responses an owner has in progress. A response counts from before its data is
+ * read until the client has received it, because it stays in memory until then. The owner is the workspace or, without
+ * a key, the client's network.
  */
 export function createAnswerBounds(seats = new ResponseSeats()) {
 	return {
-		/** A `preHandler` hook. Most requests pass at once, without a promise. */
+		/** A `preHandler` hook. Most requests continue synchronously. */
 		enter(request: FastifyRequest, {raw}: FastifyReply, done: (error?: Error) => void): void {
 			if (!request.routeOptions.config.isLarge) {
 				done();

@@ -242,8 +242,8 @@ rendering and delivery follow.
   same filters, until it is \`null\`.
 - \`null\` in an optional field is the same as omitting it. Unknown fields and query parameters are rejected.
 - **Errors** have a common format. Rely on \`error.code\`. \`error.request_id\` is also in the header \`X-Request-Id\`.
-- Messages to \`simulator.test\` and all messages of test keys never leave the machine: \`bounced+x@simulator.test\`
-  bounces, and \`complained@\`, \`deferred@\`, \`soft-bounced@\`, \`opened@\` and \`clicked@\` produce these events.`;
+- Messages to \`simulator.test\` and all messages of test keys never leave the machine. \`bounced+x@simulator.test\`
+  bounces; \`complained@\`, \`deferred@\`, \`soft-bounced@\`, \`opened@\` and \`clicked@\` cause the event they name.`;
 
 const tags = [
 	{name: 'Messages', description: 'Send messages and follow their delivery.'},
@@ -252,17 +252,17 @@ const tags = [
 	{name: 'Topics', description: 'Kinds of mail that recipients can opt out of.'},
 	{name: 'Webhooks', description: 'Signed events, posted to your endpoints.'},
 	{name: 'Contacts', description: 'Data stored about recipients, and its erasure.'},
-	{name: 'Templates', description: 'Sources of messages, in immutable versions.'},
+	{name: 'Templates', description: 'Message templates, stored as immutable versions.'},
 	{name: 'Domains', description: 'Domains of senders, with their DNS records and signing keys.'},
 	{name: 'Senders', description: 'Addresses that messages may be sent from.'},
 	{name: 'Usage', description: 'Message counts and the monthly quota.'},
-	{name: 'Hosted pages', description: 'Pages that links in messages open. They need no key but a signed token.'},
+	{name: 'Hosted pages', description: 'Pages that links in messages open. They need a signed token, not a key.'},
 	{name: 'Operation', description: 'For process supervisors and load balancers.'},
 ];
 
 /**
- * Creates a server that does not listen. It serves the OpenAPI 3.1 document of these routes at /openapi.json and its
- * pages at /docs, which load nothing from other hosts.
+ * Creates a server that does not listen. It serves the OpenAPI 3.1 document of these routes at /openapi.json and the
+ * documentation pages at /docs, which load nothing from other hosts.
  */
 export async function makePages(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
 	const api = Fastify({pluginTimeout: 0});
@@ -315,7 +315,7 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 	return api;
 }
 
-/** Adds what all routes of its kind have in common to a route's schema: the scope, errors and headers. */
+/** Adds to a route's schema what all routes of its kind share: the scope, errors and headers. */
 function describeRoute(schema: FastifySchema | undefined, route: RouteOptions): FastifySchema {
 	if (schema?.answer === undefined) {
 		return {hide: true};

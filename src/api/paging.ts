@@ -87,8 +87,8 @@ const macLength = 16;
 const maxCursorLength = 200;
 
 /**
- * Encodes positions in lists as opaque, authenticated texts: the base64url of a truncated HMAC-SHA256 and the position.
- * The HMAC also covers the scope.
+ * Encodes positions in lists as opaque, authenticated strings: the base64url of a truncated HMAC-SHA256 and the
+ * position. The HMAC also covers the scope.
  */
 export class Cursors {
 	readonly #key: Uint8Array | KeyObject;
@@ -104,7 +104,7 @@ export class Cursors {
 	/** Returns the position, or `null` if the cursor is forged or belongs to another list. */
 	read(scope: CursorScope, cursor: string): string | null {
 		const bytes = Buffer.from(cursor.slice(0, maxCursorLength), 'base64url');
-		// Several texts decode to the same bytes; only the canonical one is accepted.
+		// Several strings decode to the same bytes; only the canonical one is accepted.
 		if (bytes.length <= macLength || bytes.toString('base64url') !== cursor) {
 			return null;
 		}

@@ -15,7 +15,7 @@ declare module 'fastify' {
 		maxBodyLength?: (caller: Caller) => number;
 	}
 	interface FastifyRequest {
-		/** Whether the body is so large that it is processed in slices. */
+		/** Whether the body is so large, or has so many values, that it is processed in slices. */
 		isHeavy: boolean;
 		/** The memory reserved for a large body. */
 		reservation: Reservation | null;
@@ -34,8 +34,8 @@ const maxPieces = 20_000;
 const bytesPerPiece = 256;
 
 /**
- * Returns a reader of JSON bodies. Their values are counted while they arrive, before anything is parsed. Large bodies
- * wait for memory before more of them is read, and heavy ones are parsed in slices.
+ * Returns a reader of JSON bodies. Their values are counted while they arrive, before anything is parsed. Reading
+ * a large body pauses while memory is short, and heavy bodies (`isHeavy`) are parsed in slices.
  */
 export function createReadBody(room = new BodyRoom({bytes: 32 * 1024 * 1024, waiting: 128, waitMs: 15_000})) {
 	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
@@ -112,7 +112,7 @@ class BodyReading {
 		});
 		if (request.reservation === null) {
 			this.#end(unavailable());
-			return true;
+			return true; // The rest of the body is discarded, so reading must not pause.
 		}
 		return request.reservation.grow(this.#body.length());
 	}
@@ -133,7 +133,7 @@ class BodyReading {
 		} else if (!request.isHeavy) {
 			this.#complete(parseJson(body.all(), scan));
 		} else if (limits.items && body.length() - listLength > maxLightLength) {
-			done(toError({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
+			done(toError({violation: {field: 'body', message: 'must have at most 256 KiB outside its items'}}));
 		} else {
 			// Later steps, such as the checks of a send, run in a slice of their own.
 			parseLargeJson(body, scan, limits.items?.list ?? null)

@@ -23,17 +23,17 @@ type ReadSend =
 const [checkSend, checkItem] = [compileCheck(sendBody), compileCheck(batchItem)];
 const [checkWideSend, checkWideItem] = [compileCheck(wideSend), compileCheck(wideItem)];
 
-type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
+type SendCaller = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
 /** Validates the body of a send at `now` (milliseconds) and converts it to a `Send`. */
-export const readSend = (body: unknown, caller: Sender, now: number) =>
+export const readSend = (body: unknown, caller: SendCaller, now: number) =>
 	validate(caller.attachments ? checkWideSend : checkSend, body, caller, now);
 
 /** Does the same for an item of a batch. */
-export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
+export const readBatchItem = (item: unknown, caller: SendCaller, now: number) =>
 	validate(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
-function validate(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sender, now: number): ReadSend {
+function validate(check: ReturnType<typeof compileCheck>, body: unknown, caller: SendCaller, now: number): ReadSend {
 	const violations = [...check(withoutEmptyPreferences(body)), ...fieldProblems(body, caller.attachments, now)].slice(
 		0,
 		maxViolations,
@@ -68,7 +68,7 @@ function lacksOnlyTemplate(body: unknown, violations: readonly Violation[]): boo
 	return templateId === undefined || templateId === '';
 }
 
-function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send {
+function toSend(body: SendBody, {workspaceId, mode}: SendCaller, now: number): Send {
 	const to = checkedAddress(body.to);
 	return {
 		workspaceId,
@@ -104,7 +104,7 @@ function fieldProblems(body: unknown, limits: AttachmentLimits | undefined, now:
 	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, replyTracking, sendAt} = body;
 	const problems = isObject(headers) ? headerProblems(headers) : [];
 	if (Array.isArray(attachments)) {
-		problems.push(...contentIdProblems(attachments), ...(limits ? fileProblems(attachments, limits) : []));
+		problems.push(...contentIdProblems(attachments), ...(limits ? attachmentProblems(attachments, limits) : []));
 	}
 	const isThreaded =
 		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
@@ -153,8 +153,8 @@ function contentIdProblems(attachments: readonly unknown[]): Violation[] {
 	);
 }
 
-/** Returns violations of the workspace's attachment limits, which the schema of wide sends does not know. */
-function fileProblems(attachments: readonly unknown[], {max, bytes}: AttachmentLimits): Violation[] {
+/** Returns violations of the workspace's attachment limits; the `wide` schemas check only the highest limits. */
+function attachmentProblems(attachments: readonly unknown[], {max, bytes}: AttachmentLimits): Violation[] {
 	if (attachments.length > max) {
 		return attachments.length > widestAttachments.max
 			? []
@@ -197,8 +197,8 @@ function toCc(cc: readonly string[], to: Address): Address[] {
 	return [...byKey.values()];
 }
 
-function jsonOrNull(value: object | undefined, text: (value: object) => string = JSON.stringify): string | null {
-	return value === undefined || Object.keys(value).length === 0 ? null : text(value);
+function jsonOrNull(value: object | undefined, stringify: (value: object) => string = JSON.stringify): string | null {
+	return value === undefined || Object.keys(value).length === 0 ? null : stringify(value);
 }
 
 /** Creates an `onRequest` hook, to run after `auth.needs`, that responds with 429 once the window is used up. */

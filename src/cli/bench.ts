@@ -16,9 +16,9 @@ type Options = {messages: number; connections: number; fill?: number; waiting?: 
 const titles = {accept: 'Accept only', through: 'End to end'};
 
 const explanation = `
-The times p50 to max run from a request to its 202. Lost messages were accepted
-but not delivered. In a checkout, npm run bench has more workloads and compares
-other mail servers.`;
+p50 to max are the times from a request to its 202 response. Lost messages were
+accepted but not delivered. In a checkout, npm run bench has more workloads and
+compares other mail servers.`;
 
 export function benchCommand(command: CliCommand): void {
 	command
@@ -45,7 +45,7 @@ async function bench(session: Session, options: Options): Promise<void> {
 	}
 }
 
-/** Runs each measurement on a new store in the data folder, so that the disk is that of the service. */
+/** Runs each measurement on a new store in the data folder, so that the disk that the service uses is measured. */
 async function measureAll(session: Session, {messages, connections}: Options): Promise<void> {
 	const [{measureAccept, measureEndToEnd, startSink}, {plain}] = await Promise.all([
 		import('./bench/measures.ts'),
@@ -109,7 +109,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const progress = session.progress('messages');
 	try {
 		const chosen = await session.chosenWorkspace();
-		await refuseNodes(session);
+		await requireNoDaemon(session);
 		const variant = await compiled(plain.template);
 		const workspaces = await session.write(async trx => {
 			const filled: FilledWorkspace[] = [];
@@ -143,8 +143,8 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	}
 }
 
-/** Throws if a daemon is running: with PostgreSQL, it may be on another machine, which a lock cannot show. */
-async function refuseNodes(session: Session): Promise<void> {
+/** Throws if a daemon is running: with PostgreSQL, it may be on another machine, where no lock reveals it. */
+async function requireNoDaemon(session: Session): Promise<void> {
 	const {listNodes, silentMs} = await import('../store/nodes.ts');
 	const store = await session.store();
 	const [node] = await listNodes(store.reader, storeTime(store.clock.now() - silentMs));

@@ -65,28 +65,28 @@ async function collectFindings(session: Session, options: Options): Promise<Find
 }
 
 const statusLabels = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
-const statusColumns = 6;
-const checkColumns = 16;
+const statusWidth = 6;
+const checkWidth = 16;
 
 /** Formats a finding: one line if all is well, otherwise with the reason and the fix below it. */
 function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
-	const head = `${statusLabels[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
-	const indent = ' '.repeat(statusColumns + checkColumns);
+	const head = `${statusLabels[status].padEnd(statusWidth)}${check.padEnd(checkWidth)}`;
+	const indent = ' '.repeat(statusWidth + checkWidth);
 	const styledHead = status === 'ok' ? head : bold(head);
 	const details = wrapped(printable(detail), width, indent);
 	// A name that fills its column gets a line of its own.
 	const lines =
-		check.length < checkColumns
+		check.length < checkWidth
 			? [`${styledHead}${details[0]?.slice(indent.length)}`, ...details.slice(1)]
 			: [styledHead, ...details];
 	if (status === 'ok') {
 		return lines;
 	}
-	const labelled = (label: string, text: string) =>
+	const labeled = (label: string, text: string) =>
 		wrapped(printable(text), width - indent.length - label.length).map(
 			(line, index) => `${indent}${index === 0 ? label : ' '.repeat(label.length)}${line}`,
 		);
-	return [...lines, ...labelled('why: ', why), ...labelled('fix: ', fix)];
+	return [...lines, ...labeled('why: ', why), ...labeled('fix: ', fix)];
 }
 
 function summary(findings: readonly Finding[]): string {

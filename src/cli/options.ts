@@ -70,7 +70,7 @@ export function acceptNone<Value>(parse: (text: string) => Value): (text: string
 	return text => (text === none ? none : parse(text));
 }
 
-/** Like `unless`, for values whose default comes from the settings: `default` clears them too. */
+/** Like `acceptNone`, for values whose default comes from the settings: `default` clears them too. */
 export function acceptNoneOrDefault<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none || text === 'default' ? none : parse(text));
 }
@@ -93,12 +93,12 @@ export function rateLimit(text: string): string {
 	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
 }
 
-/** Parses an RFC 3339 time, or a duration before now, to milliseconds since 1970. */
+/** Parses an RFC 3339 time, or a duration before now, into milliseconds since 1970. */
 export function past(option: string): (text: string) => number {
 	return text => parseMoment(option, text, -1);
 }
 
-/** Parses a future RFC 3339 time, or a duration from now, to milliseconds since 1970. */
+/** Parses a future RFC 3339 time, or a duration from now, into milliseconds since 1970. */
 export function future(option: string): (text: string) => number {
 	return text => {
 		const time = parseMoment(option, text, 1);
@@ -123,8 +123,8 @@ export function email(option: string): (text: string) => string {
 }
 
 /** Throws a data error (65). */
-export function address(text: string, utf8Local = false): Address {
-	const parsed = parseAddress(text, {allowsUtf8Local: utf8Local});
+export function address(text: string, allowsUtf8Local = false): Address {
+	const parsed = parseAddress(text, {allowsUtf8Local});
 	if (!parsed.ok) {
 		throw new CliError('data', `${text} is not a valid address`, `it ${parsed.problem}`);
 	}
@@ -140,7 +140,7 @@ export function domain(text: string): string {
 	return name;
 }
 
-/** Validates the selector of a DKIM key: one label, short enough for a suffix. */
+/** Validates the selector of a DKIM key: one label, with room for the suffix of the second key. */
 export function selector(text: string): string {
 	return /^[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?$/.test(text)
 		? text
@@ -154,7 +154,7 @@ export function collect(text: string, previous: readonly string[] = []): string[
 	return [...previous, text];
 }
 
-/** Parses pairs `key=value`. Throws a usage error (64). */
+/** Parses `key=value` pairs. Throws a usage error (64). */
 export function metadata(pairs: readonly string[]): Record<string, string> {
 	return Object.fromEntries(pairs.map(metadataPair));
 }

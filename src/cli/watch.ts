@@ -11,8 +11,8 @@ export function watchOption(command: CliCommand): CliCommand {
 }
 
 /**
- * Redraws until Ctrl-C. Each time overwrites the previous lines in a single write, so that nothing flickers. Lines that
- * do not fit are left out at the bottom.
+ * Redraws until Ctrl-C. Each redraw replaces the previous lines in a single write, to avoid flicker. Lines that do not
+ * fit are left out at the bottom.
  */
 export async function watch({terminal, json}: Session, draw: () => Promise<readonly string[]>): Promise<void> {
 	if (terminal.height === null || json) {

@@ -7,7 +7,7 @@ export type ClientOptions = {
 	readonly baseUrl: string;
 	/** `key_live_…` or `key_test_…` */
 	readonly apiKey: string;
-	/** How often a failed call is repeated; 2 by default. */
+	/** How many times a failed call is retried; 2 by default. */
 	readonly maxRetries?: number;
 	/** The time limit of one attempt in milliseconds; 30,000 by default. */
 	readonly timeoutMs?: number;
@@ -20,13 +20,13 @@ export type CallOptions = {
 
 export type SendOptions = CallOptions & {
 	/**
-	 * Creates only one message, however often the call is repeated, even by another process. A random key by default.
+	 * Calls with the same key create only one message, even if another process repeats them. Random by default.
 	 */
 	readonly idempotencyKey?: string | undefined;
 };
 
 export type StreamOptions = CallOptions & {
-	/** Resumes the stream after the item that had this id. By default the stream starts now. */
+	/** Resumes the stream after the item that had this id. By default, only new items arrive. */
 	readonly lastEventId?: string | undefined;
 };
 
@@ -74,13 +74,13 @@ export class Requests {
 	}
 
 	/** Calls a route. Rejects with a MailctlError, or with the reason of the signal. */
-	protected async call<Answer>(
+	protected async call<Value>(
 		method: string,
 		path: string,
 		kind: Kind,
 		{query = {}, body, media = 'application/json', once = false}: Call,
 		{signal, idempotencyKey}: SendOptions,
-	): Promise<Answer> {
+	): Promise<Value> {
 		// URL encoding does not change an id such as `..`, which would reach another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
 			const message = `The id in ${path} must not be empty, "." or "..".`;
@@ -107,10 +107,10 @@ export class Requests {
 				redirect: 'error',
 				signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
 			})
-				.then(response => read<Answer>(response, kind))
+				.then(response => read<Value>(response, kind))
 				.catch((error: unknown) => toFailure(error, `${method} ${baseUrl}${path}`));
 			if (result.ok) {
-				return result.answer;
+				return result.value;
 			}
 			signal?.throwIfAborted();
 			const {error, retryAfterMs} = result;
@@ -140,7 +140,7 @@ export class Requests {
 			const headers = {authorization: `Bearer ${apiKey}`, ...(lastId !== undefined && {'last-event-id': lastId})};
 			const opened = await openStream(url, headers, timeoutMs, signal);
 			if (opened.ok) {
-				for await (const {id, data} of streamMessages(opened.answer, silenceMs)) {
+				for await (const {id, data} of streamMessages(opened.value, silenceMs)) {
 					failures = 0;
 					lastId = id ?? lastId;
 					if (data !== '') {
@@ -174,8 +174,8 @@ export class Requests {
 	}
 }
 
-type CallResult<Answer> =
-	| {readonly ok: true; readonly answer: Answer}
+type CallResult<Value> =
+	| {readonly ok: true; readonly value: Value}
 	| {readonly ok: false; readonly error: MailctlError; readonly retryAfterMs: number | null};
 
 /** `{metadata: {order_id: '1042'}}` → `?metadata[order_id]=1042` */
@@ -210,7 +210,7 @@ async function openStream(
 		}
 		const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
 		return isStream && response.body
-			? {ok: true, answer: response.body}
+			? {ok: true, value: response.body}
 			: {ok: false, error: toForeignError(response, undefined), retryAfterMs: null};
 	} catch (error) {
 		return toFailure(error, `GET ${url}`);
@@ -219,7 +219,7 @@ async function openStream(
 	}
 }
 
-async function read<Answer>(response: Response, kind: Kind): Promise<CallResult<Answer>> {
+async function read<Value>(response: Response, kind: Kind): Promise<CallResult<Value>> {
 	if (!response.ok) {
 		return toRefusal(response, await response.text());
 	}
@@ -227,14 +227,14 @@ async function read<Answer>(response: Response, kind: Kind): Promise<CallResult<
 	const text = () => new TextDecoder().decode(bytes);
 	switch (kind) {
 		case 'nothing':
-			return {ok: true, answer: undefined as Answer};
+			return {ok: true, value: undefined as Value};
 		case 'bytes':
-			return {ok: true, answer: bytes as Answer};
+			return {ok: true, value: bytes as Value};
 		case 'text':
-			return {ok: true, answer: text() as Answer};
+			return {ok: true, value: text() as Value};
 		case 'json':
 			try {
-				return {ok: true, answer: JSON.parse(text()) as Answer};
+				return {ok: true, value: JSON.parse(text()) as Value};
 			} catch (cause) {
 				return {ok: false, error: toForeignError(response, cause), retryAfterMs: null};
 			}

@@ -72,29 +72,29 @@ export function dkimSignatures(
 	}
 
 	const bodyHash = hash('sha256', body, 'base64');
-	const {names, lines} = signedHeader(fields);
+	const {tagLines, signedText} = signedHeader(fields);
 	const time = Math.floor(now / 1000);
 	const signatures: HeaderField[] = [];
 	for (const key of keys) {
 		const unsigned = [
 			`DKIM-Signature: v=1; a=${key.algorithm}; c=relaxed/relaxed; d=${key.domain};`,
 			` s=${key.selector}; t=${time}; i=@${key.domain};`,
-			...names,
+			...tagLines,
 			` bh=${bodyHash};`,
 			' b=',
 		].join('\r\n');
-		const signature = signatureOf(key, lines + relaxedHeader(unsigned).slice(0, -2));
+		const signature = signatureOf(key, signedText + relaxedHeader(unsigned).slice(0, -2));
 		signatures.push({name: 'DKIM-Signature', line: unsigned + foldSignature(signature)});
 	}
 	return signatures;
 }
 
-const signatureLine = 72;
+const signatureLineLength = 72;
 
 function foldSignature(signature: string): string {
-	let lines = signature.slice(0, signatureLine);
-	for (let at = signatureLine; at < signature.length; at += signatureLine) {
-		lines += `\r\n ${signature.slice(at, at + signatureLine)}`;
+	let lines = signature.slice(0, signatureLineLength);
+	for (let at = signatureLineLength; at < signature.length; at += signatureLineLength) {
+		lines += `\r\n ${signature.slice(at, at + signatureLineLength)}`;
 	}
 	return lines;
 }
@@ -108,25 +108,25 @@ export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'ke
 	return signature.toString('base64');
 }
 
-// Returns the lines of the h= tag and the fields it covers. Of repeated fields, the last comes first (RFC 6376 §5.4.2).
-function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: string} {
-	const names: string[] = [];
+// Returns the lines of the h= tag and the text it covers. Of repeated fields, the last comes first (RFC 6376 §5.4.2).
+function signedHeader(fields: readonly HeaderField[]): {tagLines: string[]; signedText: string} {
+	const tagLines: string[] = [];
 	let line = ' h=';
-	let lines = '';
+	let signedText = '';
 	for (const name of signedFields) {
 		const present = fields.filter(field => field.name === name);
 		for (const field of present.toReversed()) {
-			lines += relaxedHeader(field.line);
+			signedText += relaxedHeader(field.line);
 		}
 		for (let count = 0; count <= present.length; count++) {
 			if (line.length + name.length > 74) {
-				names.push(line);
+				tagLines.push(line);
 				line = ' ';
 			}
 			line += `${name}:`;
 		}
 	}
-	return {names: [...names, `${line.slice(0, -1)};`], lines};
+	return {tagLines: [...tagLines, `${line.slice(0, -1)};`], signedText};
 }
 
 const generateKey = promisify(generateKeyPair);

@@ -14,8 +14,8 @@ export type OpenFile = {
 export type DisplacedFile = {readonly path: string; readonly how: 'removed' | 'replaced'};
 
 /**
- * Returns the identities of the existing paths. Call this while the files are open: before that, a new file could get
- * the inode number of a removed one.
+ * Returns the identities of the existing paths. Call this while the files are open: until they are closed, no
+ * other file can get their inode numbers.
  */
 export function identifyFiles(paths: readonly string[]): OpenFile[] {
 	return paths.flatMap(path => {
@@ -26,8 +26,8 @@ export function identifyFiles(paths: readonly string[]): OpenFile[] {
 
 /**
  * Returns the files whose paths now refer to something else, in the given order. Links, mounts and other file systems
- * do not matter, because the kernel keeps the numbers of open files. Errors that say nothing about the file (EIO,
- * EACCES) are ignored.
+ * do not matter, because the inode and device numbers of an open file stay the same. Errors that say nothing about
+ * the file (EIO, EACCES) are ignored.
  */
 export function findDisplaced(files: readonly OpenFile[]): DisplacedFile[] {
 	return files.flatMap(({path, identity}) => {

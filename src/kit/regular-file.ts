@@ -2,7 +2,7 @@ import {closeSync, constants, fstatSync, openSync, readSync, type Stats, statSyn
 import {type FileHandle, open} from 'node:fs/promises';
 import process from 'node:process';
 
-/** `refuse` rejects a path whose last component is a symbolic link. Its folders may be links. */
+/** `refuse` rejects a path whose last component is a symbolic link. Folders in the path may be links. */
 export type Links = 'follow' | 'refuse';
 
 /** A file that must not be read, and why. */
@@ -63,12 +63,12 @@ export function readSettingFile(path: string): Buffer {
 }
 
 /**
- * A file's content, with the permissions and owner of that very file. Its path may refer to another file a moment
+ * A file's content, permissions and owner, all read through one descriptor: the path may refer to another file a moment
  * later.
  */
-type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
+type FileWithOwner = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
-export function readGuarded(path: string, max = maxSettingBytes): Guarded {
+export function readGuarded(path: string, max = maxSettingBytes): FileWithOwner {
 	let file: number;
 	try {
 		file = openSync(path, openFlags('follow'));
@@ -92,8 +92,8 @@ export function readGuarded(path: string, max = maxSettingBytes): Guarded {
 type AccessProblem = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
 /**
- * Returns why this user may not access an existing file or folder and the command that repairs it, or `null` if the
- * reason is another one.
+ * Returns why this user may not access an existing file or folder, with the command that fixes it, or `null` if neither
+ * its owner nor its mode is the reason.
  */
 export function accessProblem(path: string, uid = process.getuid?.()): AccessProblem | null {
 	let stats: Stats;
@@ -108,7 +108,7 @@ export function accessProblem(path: string, uid = process.getuid?.()): AccessPro
 	if (stats.uid !== uid) {
 		const recursive = stats.isDirectory() ? '-R ' : '';
 		return {
-			why: `${path} belongs to user ${stats.uid} and this is user ${uid}`,
+			why: `${path} belongs to user ${stats.uid}, but mailctl runs as user ${uid}`,
 			fix: `run chown ${recursive}${uid} ${path}`,
 			isOwn: false,
 		};
@@ -123,7 +123,7 @@ export function accessProblem(path: string, uid = process.getuid?.()): AccessPro
 			};
 }
 
-/** Reads without relying on the size: files in /proc and /sys report none, and some are endless. */
+/** Reads without relying on the size: files in /proc and /sys report 0, and some are endless. */
 function readAtMost(file: number, max: number, path: string): Buffer {
 	const buffer = Buffer.alloc(max + 1);
 	let length = 0;

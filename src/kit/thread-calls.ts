@@ -16,7 +16,7 @@ export type Replies = {
 	readonly events: unknown[];
 };
 
-type Waiting = {
+type PendingCall = {
 	/** 0 if no reply is expected. */
 	readonly id: number;
 	readonly name: string;
@@ -34,7 +34,7 @@ type CallerOptions<Event> = {
 	readonly event?: (event: Event) => void;
 	/** Called just before a message is sent, to add calls for what has accumulated since the last one (`sendSoon`). */
 	readonly gather?: () => void;
-	/** A call is rejected after this many threads ended while processing it (default 1). 0: no thread will follow. */
+	/** A call is rejected after this many threads ended while processing it (default 1). 0: even if it was not sent. */
 	readonly maxAttempts?: number;
 };
 
@@ -44,8 +44,8 @@ type CallerOptions<Event> = {
  */
 export class ThreadCaller<Remote extends Methods, Event = never> {
 	readonly #options: CallerOptions<Event>;
-	readonly #sent = new Map<number, Waiting>();
-	#waiting: Waiting[] = [];
+	readonly #sent = new Map<number, PendingCall>();
+	#waiting: PendingCall[] = [];
 	#isReady = false;
 	#isFlushing = false;
 	#lastId = 0;
@@ -126,14 +126,14 @@ export class ThreadCaller<Remote extends Methods, Event = never> {
 		}
 	}
 
-	#add(waiting: Waiting): void {
-		this.#waiting.push(waiting);
+	#add(call: PendingCall): void {
+		this.#waiting.push(call);
 		this.sendSoon();
 	}
 
 	#flush(): void {
 		if (this.#isReady) {
-			this.#isFlushing = true; // Calls made by `gather` are sent with this message.
+			this.#isFlushing = true; // Calls that `gather` adds belong to this message, so they need no other flush.
 			this.#options.gather?.();
 		}
 		this.#isFlushing = false;
@@ -156,10 +156,10 @@ export class ThreadCaller<Remote extends Methods, Event = never> {
 		}
 	}
 
-	#send(waiting: readonly Waiting[]): void {
+	#send(pending: readonly PendingCall[]): void {
 		const calls: Calls[] = [];
 		const transfer: TransferListItem[] = [];
-		for (const {id, name, argument, transfer: callTransfer} of waiting) {
+		for (const {id, name, argument, transfer: callTransfer} of pending) {
 			let group = calls.at(-1);
 			if (group?.name !== name || (group.ids === undefined) !== (id === 0)) {
 				group = {name, ...(id !== 0 && {ids: []}), args: []};
@@ -170,7 +170,7 @@ export class ThreadCaller<Remote extends Methods, Event = never> {
 			transfer.push(...callTransfer);
 		}
 		this.#options.send(calls, transfer);
-		for (const call of waiting) {
+		for (const call of pending) {
 			if (call.id !== 0) {
 				call.threads++;
 				this.#sent.set(call.id, call);

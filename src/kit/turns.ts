@@ -1,12 +1,12 @@
 import {unavailable} from '../mail/api-error.ts';
 
 /**
- * Runs costly work one piece at a time. Owners take turns, so an owner waits for at most one piece of each other owner.
+ * Runs costly work one piece at a time. Owners take turns, so each waits for at most one piece of every other owner.
  */
 type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
 
 /**
- * @param maxWaiting pieces that may wait per owner, besides the one that runs; more throw the API's `unavailable`
+ * @param maxWaiting how many pieces of an owner may wait for their turn; the next one throws the API's `unavailable`
  */
 export function createTurns(maxWaiting = 8): Turns {
 	// A Map retains the order of insertion: the owner that was added first is next.
@@ -14,12 +14,12 @@ export function createTurns(maxWaiting = 8): Turns {
 	let isBusy = false;
 
 	function next(): void {
-		const [nextOwner] = owners;
-		if (!nextOwner) {
+		const [nextEntry] = owners;
+		if (!nextEntry) {
 			isBusy = false;
 			return;
 		}
-		const [owner, [start, ...rest]] = nextOwner;
+		const [owner, [start, ...rest]] = nextEntry;
 		owners.delete(owner);
 		if (rest.length > 0) {
 			owners.set(owner, rest);
@@ -103,7 +103,7 @@ export class Seats {
 		};
 	}
 
-	/** Runs work on a seat. Throws the API's `unavailable` if the owner has none left. */
+	/** Occupies a seat while the work runs. Throws the API's `unavailable` if the owner has none left. */
 	async hold<Result>(owner: string, work: () => Promise<Result>): Promise<Result> {
 		const leave = this.take(owner);
 		if (leave === undefined) {

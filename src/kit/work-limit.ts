@@ -20,7 +20,7 @@ export type WorkClocks = {readonly clock: Pick<Clock, 'monotonic'>; readonly cpu
 
 export const systemClocks = {clock: systemClock, cpu: processCpu} satisfies WorkClocks;
 
-/** `starved`: the machine gave it no time, which says nothing about the work. */
+/** `starved`: the machine was too busy to run the work, so its real duration is unknown. */
 export type WorkState = 'within' | 'spent' | 'starved';
 
 const maxWaitFactor = 15;
@@ -30,7 +30,7 @@ const maxWaitFactor = 15;
  * reached only once it has elapsed both on the clock and as CPU time. Node.js 20 cannot measure the CPU time of one
  * thread, but that of the process is an upper bound.
  *
- * @param limitMs the limit on the clock and on the CPU; after 15 times that on the clock alone, the work is `starved`
+ * @param limitMs the limit for both; after 15 times that without enough CPU time, the work is `starved`
  * @returns a function that returns the current state
  */
 export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => WorkState {

@@ -1,4 +1,4 @@
-/** How an alert reaches its operator. */
+/** How an alert reaches an operator. */
 export const alertChannels = ['mail', 'webhook', 'slack'] as const;
 export type AlertChannel = (typeof alertChannels)[number];
 
@@ -29,10 +29,10 @@ export const alertKinds = {
 	webhook_dead: ofWorkspace('a webhook endpoint accepts no events'),
 	disk: ofInstallation('the disk is nearly full'),
 	queue_old: ofInstallation('messages that are due are not being sent'),
-	// A node that restarts is back before this.
+	// A node that restarts is back within this time.
 	node_lost: ofInstallation('a node is unreachable', minute),
 	backup_old: ofInstallation('the last backup is old'),
-	// A backward step is only seen once.
+	// A clock that is set back is noticed only once, so the alert cannot wait.
 	clock: ofInstallation('the clock is wrong'),
 	// Nodes are upgraded one after the other.
 	version: ofInstallation('nodes run different versions', 60 * minute),
@@ -55,8 +55,8 @@ export type Condition = {
 };
 
 /**
- * `began`: new conditions. `ended`: conditions that have cleared. `digest`: conditions that last, sent only by nodes of
- * the previous version. `test` and `confirm`, which asks an address for its consent, have none.
+ * `began`: new conditions. `ended`: conditions that have cleared. `digest`: ongoing conditions, sent only by nodes
+ * of the previous version. `test` and `confirm` (which asks an address for its consent) have no conditions.
  */
 export type AlertEvent = 'began' | 'ended' | 'digest' | 'test' | 'confirm';
 

@@ -28,7 +28,7 @@ export function signAws(
 ): {readonly 'x-amz-date': string; readonly authorization: string} {
 	const time = new Date(now).toISOString().replace(/[-:]|\.\d{3}/g, '');
 	const scope = [time.slice(0, 8), region, service, 'aws4_request'];
-	const signed = 'host;x-amz-date';
+	const signedHeaders = 'host;x-amz-date';
 	const canonical = [
 		method,
 		url.pathname,
@@ -36,12 +36,12 @@ export function signAws(
 		`host:${url.host}`,
 		`x-amz-date:${time}`,
 		'',
-		signed,
+		signedHeaders,
 		sha256(body),
 	].join('\n');
 	const key = scope.reduce((parent: string | Buffer, part) => hmac(parent, part), `AWS4${secret}`);
 	const signature = hmac(key, ['AWS4-HMAC-SHA256', time, scope.join('/'), sha256(canonical)].join('\n'));
-	const authorization = `AWS4-HMAC-SHA256 Credential=${[keyId, ...scope].join('/')}, SignedHeaders=${signed}, Signature=${signature.toString('hex')}`;
+	const authorization = `AWS4-HMAC-SHA256 Credential=${[keyId, ...scope].join('/')}, SignedHeaders=${signedHeaders}, Signature=${signature.toString('hex')}`;
 	return {'x-amz-date': time, authorization};
 }
 

@@ -34,7 +34,7 @@ export type NewMessage = {
 	readonly tracking: string | null;
 	/** `Extras`. */
 	readonly extras: string | null;
-	/** All variables, sealed until the last attempt ends; `null` if they are in `data`. */
+	/** All variables, encrypted, and deleted after the last attempt; `null` if they are in `data`. */
 	readonly sealed: string | null;
 	/** The number of attachments. */
 	readonly attachments: number;
@@ -48,7 +48,7 @@ const columns = toColumns(
 	'locale timezone tracking extras sealed attachments resentFrom createdAt',
 );
 
-/** Inserts messages. The row of a message is also its `accepted` event, and has a position for it. */
+/** Inserts messages. A message's row is also its `accepted` event, so it has a position among the events. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
 	await insertPlaced(trx, 'messages', columns.names, messages.map(toRow));
 }
@@ -80,7 +80,7 @@ export type StoredMessage = Pick<
 export type MessageStatus = {
 	readonly mode: Mode;
 	readonly erasedAt: string | null;
-	/** Whether its content was removed before the message itself. */
+	/** Whether its content was removed at the end of the retention period for content. */
 	readonly isEmptied: boolean;
 };
 
@@ -97,7 +97,7 @@ export async function findMessageStatus(
 	return row && {mode: row.mode, erasedAt: row.erasedAt, isEmptied: readExtras(row.extras).emptied === true};
 }
 
-/** Returns what the links in an email need of its message; `undefined` if it was removed. */
+/** Returns the fields of a message that its links need; `undefined` if it was removed. */
 export async function findLinked(
 	reader: Knex,
 	workspaceId: string,
@@ -108,7 +108,7 @@ export async function findLinked(
 		.first('mode', 'locale', 'from_address as from');
 }
 
-/** Returns what a reply needs of the message that it responds to; `undefined` if the workspace has no such message. */
+/** Returns the fields of a message that a reply to it needs; `undefined` if the workspace has no such message. */
 export async function findRepliedTo(
 	reader: Knex,
 	workspaceId: string,
@@ -235,7 +235,7 @@ async function readAttachmentNames(
 
 type PostedMessage = Omit<WebhookMessage, 'subject'> & {readonly id: string; readonly mode: Mode};
 
-/** Returns messages by their ids. Removed messages are left out. */
+/** Returns the fields of messages that webhooks post, by message id. Removed messages are left out. */
 export async function readPosted(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, PostedMessage>> {
 	const rows: PostedMessage[] = await trx('messages')
 		.whereIn('id', [...new Set(ids)])
@@ -305,11 +305,11 @@ export async function storeExtras(trx: Knex.Transaction, id: string, extras: str
 	await trx('messages').where({id}).update({extras});
 }
 
-/** Deletes the sealed variables of those of the messages that have no recipient in the queue any more. */
+/** Deletes the sealed variables of the given messages that no longer have a recipient in the queue. */
 export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await trx('messages as m')
 		.whereIn('m.id', [...new Set(messageIds)])
-		.whereNotExists(waitingOf(trx))
+		.whereNotExists(queuedRecipients(trx))
 		.update({sealed: null});
 }
 
@@ -317,14 +317,14 @@ export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly s
 export async function purgeSealed(trx: Knex.Transaction, limit: number): Promise<number> {
 	const ended = trx('messages as m')
 		.whereNotNull('m.sealed')
-		.whereNotExists(waitingOf(trx))
+		.whereNotExists(queuedRecipients(trx))
 		.orderBy('m.id')
 		.limit(limit)
 		.select('m.id');
 	return await trx('messages').whereIn('id', ended).update({sealed: null});
 }
 
-const waitingOf = (trx: Knex.Transaction) =>
+const queuedRecipients = (trx: Knex.Transaction) =>
 	trx('recipients as r')
 		.join('queue as q', 'q.recipient_id', 'r.id')
 		.whereRaw('r.message_id = m.id')

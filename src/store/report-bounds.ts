@@ -1,15 +1,15 @@
 import type {Knex} from 'knex';
 import {type DmarcCount, otherAddresses} from '../mail/aggregate.ts';
 
-/** How much is accepted from the reports about a domain that begin on one day. */
+/** How much is accepted per day from the reports about a domain. A report counts on the day it begins. */
 type Bound = {
 	/** The limit for one signer; unsigned reports count as those of one signer. */
 	readonly each: number;
 	/** The limit for all signers together. */
 	readonly all: number;
 	/**
-	 * Reserved for each signer beyond `all`, up to three times `all`, so that somebody who signs for many domains
-	 * cannot crowd out others.
+	 * Accepted from each signer even when `all` is used up, until the total reaches three times `all`. Somebody who
+	 * signs for many domains therefore cannot crowd out others.
 	 */
 	readonly reserved: number;
 };
@@ -41,7 +41,7 @@ type UseOptions = {
 	readonly amount: string;
 };
 
-/** Returns how many reports begin on a day, and how much they contributed: of all signers, and of this one. */
+/** Returns how many reports begin on a day, and how much they contributed, in total and for this signer. */
 export async function readUse(
 	trx: Knex.Transaction,
 	{reports, day, signedBy, amount}: UseOptions,
@@ -63,7 +63,7 @@ export async function readUse(
 	};
 }
 
-/** The groups of messages that are stored separately. `added` is how many of them are new. */
+/** The groups of messages to store, including the sums of the rest. `added` is how many separate ones are new. */
 type Fitted = {readonly counts: readonly DmarcCount[]; readonly added: number};
 
 /** Keeps stored groups separate, and as many new ones as there is room for. Adds up the rest. */

@@ -275,7 +275,7 @@ test.serial('refuses files of another user, naming both users and the command th
 		const {status: code, stdout, stderr} = spawnSync(process.execPath, [mailctl, 'serve'], options);
 		return {code, stdout, stderr};
 	};
-	const asRoot = ` belongs to user 0 and this is user ${nobody}: `;
+	const asRoot = ` belongs to user 0, but mailctl runs as user ${nobody}: `;
 	// The folder above is root's alone, and nobody else may enter it.
 	refused(t, serve(), 78, new RegExp(`data folder ${program.data} .*${program.folder}${`.* run chmod o\\+x`}`));
 	chmodSync(program.folder, 0o755);

@@ -22,7 +22,7 @@ export type LoadReport = {
 	readonly ms: number;
 	readonly accepted: number;
 	readonly refused: number;
-	/** The percentiles of single requests. */
+	/** Latency percentiles of the requests. */
 	readonly latency: Readonly<Record<string, number>>;
 	/** When the request of each message was sent, by `monotonicMs`. */
 	readonly sent: readonly number[];

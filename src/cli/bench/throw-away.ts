@@ -25,7 +25,7 @@ import type {LoadOrder} from './load.ts';
 
 export const benchSender = 'receipts@shop.example';
 
-/** The facts about a temporary store that a load generator needs. */
+/** What a load generator needs to know about a temporary store. */
 export type Shop = {
 	readonly dataDir: string;
 	readonly workspaceId: string;
@@ -37,14 +37,14 @@ export type Shop = {
 export type BenchLocation = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
 
 /** Creates a store with a workspace, a key, a verified sender and the workload's template. */
-export async function makeShop(place: BenchLocation, workload: Workload, tools: ActTools): Promise<Shop> {
-	const dataDir = dataDirOf(place);
+export async function makeShop(location: BenchLocation, workload: Workload, tools: ActTools): Promise<Shop> {
+	const dataDir = dataDirOf(location);
 	const [variant, keys] = await Promise.all([compiled(workload.template), generateSigningKeys()]);
-	return await withStore(place, async ({store, vault}) => {
+	return await withStore(location, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
 			if (!workspace) {
-				throw new Error(`The store in ${place.folder} is not empty.`);
+				throw new Error(`The store in ${location.folder} is not empty.`);
 			}
 			const workspaceId = workspace.id;
 			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
@@ -61,11 +61,11 @@ export async function makeShop(place: BenchLocation, workload: Workload, tools: 
 const dataDirOf = ({folder}: BenchLocation): string => join(folder, 'data');
 
 /** Opens the temporary store while `work` runs. Its daemon must not be running. */
-export async function withStore<Result>(place: BenchLocation, work: (held: Held) => Promise<Result>): Promise<Result> {
-	const dataDir = dataDirOf(place);
+export async function withStore<Value>(location: BenchLocation, work: (held: Held) => Promise<Value>): Promise<Value> {
+	const dataDir = dataDirOf(location);
 	mkdirSync(dataDir, {recursive: true, mode: 0o700});
-	const env = {...place.settings, MAILCTL_DATA_DIR: dataDir};
-	const loaded = loadSettings({env, cwd: place.folder, hostname: 'localhost', cpus: 1});
+	const env = {...location.settings, MAILCTL_DATA_DIR: dataDir};
+	const loaded = loadSettings({env, cwd: location.folder, hostname: 'localhost', cpus: 1});
 	if (!loaded.ok) {
 		throw new Error(loaded.problems.join('\n'));
 	}

@@ -9,10 +9,10 @@ type Branch = {readonly path: string; readonly choices: readonly Choice[]};
 
 /** The tables in which the scripts look up words. They start no process, so completion is immediate. */
 type Tables = {
-	/** Every path as the scripts build it, from the previous path, a space and a word: ` key`, `key create`. */
-	readonly steps: readonly string[];
-	/** Options that take a value, after their paths; `* --workspace` after any. */
-	readonly valued: readonly string[];
+	/** Every path, as the parent path, a space and a word. Paths without a parent begin with the space: ` key`. */
+	readonly paths: readonly string[];
+	/** Options that take a value, each after its path, or after `*` if every path accepts it: `* --workspace`. */
+	readonly valueOptions: readonly string[];
 	/** Nouns, verbs, and the words allowed as an argument. */
 	readonly names: readonly Branch[];
 	readonly options: readonly Branch[];
@@ -49,8 +49,8 @@ function toTables(program: CliCommand): Tables {
 			.flatMap(option => flagsOf(option).map(flag => ({path, flag, option}))),
 	);
 	return {
-		steps: commands.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
-		valued: valueOptions.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
+		paths: commands.slice(1).map(({path}) => (path.includes(' ') ? path : ` ${path}`)),
+		valueOptions: valueOptions.map(({path, flag}) => (path === '' ? `* ${flag}` : `${path} ${flag}`)),
 		names: commands.map(({path, command}) => ({
 			path,
 			choices: [
@@ -103,15 +103,15 @@ function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) =
  * Returns the part of the script that bash and zsh share. `words` is the array of the command line, `first` and `last`
  * are the indexes of its second word and of the word to complete.
  */
-function lookUpLines(
-	{steps, valued, names, options, values}: Tables,
+function sharedScript(
+	{paths, valueOptions, names, options, values}: Tables,
 	{words, first, last}: {readonly words: string; readonly first: number; readonly last: string},
 	line: (choices: readonly Choice[]) => string,
 ): string {
 	return `	for ((i = ${first}; i < ${last}; i++)); do
 		case "$at \${${words}[i]}" in
-			${steps.map(pattern).join(' | ')}) at="\${at:+$at }\${${words}[i]}" ;;
-			${valued.map(pattern).join(' | ')}) ((i++)) ;;
+			${paths.map(pattern).join(' | ')}) at="\${at:+$at }\${${words}[i]}" ;;
+			${valueOptions.map(pattern).join(' | ')}) ((i++)) ;;
 		esac
 	done
 	if ((i > ${last})); then
@@ -131,7 +131,7 @@ function bash(tables: Tables): string {
 	return `# Completes mailctl commands in bash. To try it, run: source <(mailctl completion bash)
 _mailctl() {
 	local at='' found='' i
-${lookUpLines(tables, {words: 'COMP_WORDS', first: 1, last: 'COMP_CWORD'}, line)}
+${sharedScript(tables, {words: 'COMP_WORDS', first: 1, last: 'COMP_CWORD'}, line)}
 	COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _mailctl mailctl
@@ -146,7 +146,7 @@ function zsh(tables: Tables): string {
 _mailctl() {
 	local at='' i
 	local -a found
-${lookUpLines(tables, {words: 'words', first: 2, last: 'CURRENT'}, line)}
+${sharedScript(tables, {words: 'words', first: 2, last: 'CURRENT'}, line)}
 	if ((\${#found})); then
 		_describe mailctl found
 	else
@@ -183,9 +183,9 @@ function __mailctl
 			continue
 		end
 		switch "$at $word"
-			case ${tables.steps.map(quote).join(' ')}
+			case ${tables.paths.map(quote).join(' ')}
 				set at (string trim "$at $word")
-			case ${tables.valued.map(quote).join(' ')}
+			case ${tables.valueOptions.map(quote).join(' ')}
 				set option $word
 		end
 	end
@@ -231,7 +231,7 @@ export function cliPage(program: CliCommand): string {
 Commands have the form \`mailctl <noun> <verb>\`. With a single workspace, \`--workspace\` can be omitted. Output is
 formatted for people; with \`--json\`, standard output is exactly one JSON document. Errors go to standard error as
 \`mailctl: <what is wrong>, <how to fix it>\`. Commands that destroy data ask for confirmation on a terminal and require
-\`--yes\` elsewhere, as their usage shows. Commands work beside a running daemon, which notices changes within a second.
+\`--yes\` elsewhere, as their usage shows. Commands can run alongside the daemon, which notices changes within a second.
 
 The manual page is \`man mailctl\` if npm installed it, else \`man docs/reference/mailctl.1\`. To set up completion:
 
@@ -262,8 +262,8 @@ function section(title: string, description: string, verbs: readonly CliCommand[
 		return `| \`${escapeCell(toUsage(verb))}\` | ${escapeCell(verb.description())} | \`${escapeCell(example)}\` |`;
 	});
 	const options = verbs
-		.filter(verb => explainedOptions(verb).length > 0)
-		.map(verb => `\n### ${commandPath(verb)}\n\n${optionList(explainedOptions(verb))}\n`);
+		.filter(verb => listedOptions(verb).length > 0)
+		.map(verb => `\n### ${commandPath(verb)}\n\n${optionList(listedOptions(verb))}\n`);
 	return `## ${title}
 
 ${description}.
@@ -275,13 +275,13 @@ ${options.join('')}`;
 }
 
 /** Returns the options of a verb except `--yes`, which the introduction of the page explains. */
-function explainedOptions({options}: CliCommand): readonly Option[] {
+function listedOptions({options}: CliCommand): readonly Option[] {
 	return options.filter(({long}) => long !== '--yes');
 }
 
 /** Returns a usage such as `workspace delete <workspace> [options] [--yes]`. */
 function toUsage(command: CliCommand): string {
-	const {length} = explainedOptions(command);
+	const {length} = listedOptions(command);
 	const options = [length > 0 ? ' [options]' : '', command.options.length > length ? ' [--yes]' : ''];
 	return [commandPath(command), ...command.registeredArguments.map(argumentUsage)].join(' ') + options.join('');
 }
@@ -354,7 +354,7 @@ export function manPage(program: CliCommand): string {
 	].join('\n')}\n`;
 }
 
-/** Returns the section of a verb: its usage, description, options and example. */
+/** Returns the section of a verb: three lines with its usage and description, then its options and example. */
 function manSection(command: CliCommand): string[] {
 	const operands = command.registeredArguments.map(argumentUsage).join(' ');
 	return [

@@ -14,7 +14,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	return {name: row.name, settings: toSettings(row), ...sections} as WorkspaceState;
 }
 
-/** Returns the form that an export shows. */
+/** Returns a state without the fields that an export omits. */
 export function declared(state: WorkspaceState): DeclaredWorkspace {
 	const sections = nouns.map(noun => [
 		noun.section,

@@ -194,8 +194,8 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 /** Fetches what depends on DNS after the page has loaded, and every 15 seconds until all records are published. */
 function refreshingRecords(to: string, records: readonly ShownRecord[], content: Html): Html {
 	const isQueried = records.some(({state}) => state !== undefined);
-	const isAwaited = records.some(({ok}) => ok !== true);
-	const repeat = isAwaited ? 'every 15s' : 'none';
+	const hasUnpublished = records.some(({ok}) => ok !== true);
+	const repeat = hasUnpublished ? 'every 15s' : 'none';
 	const trigger = isQueried ? repeat : 'load, every 15s';
 	return html`<div id="dns" hx-get="${to}?dns=now" hx-trigger="${trigger}" hx-select="#dns" hx-swap="outerMorph">${content}</div>`;
 }
@@ -231,13 +231,13 @@ const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
 function recordCards(records: readonly ShownRecord[]): Html {
 	const proofs = missingProofs(records);
 	const isQueried = records.some(({state}) => state !== undefined);
-	const either =
+	const proofNotice =
 		isQueried && proofs.length > 1
-			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receivers require the DKIM record.</p><ul>${proofs.map(
+			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receiving mail servers require the DKIM record in any case.</p><ul>${proofs.map(
 					record => html`<li>TXT <code>${record.name}</code></li>`,
 				)}</ul></div>`
 			: null;
-	return html`${either}<ul class="records">${records.map(card)}</ul>`;
+	return html`${proofNotice}<ul class="records">${records.map(card)}</ul>`;
 }
 
 function card(record: ShownRecord): Html {
@@ -253,7 +253,7 @@ function card(record: ShownRecord): Html {
 	])}</li>`;
 }
 
-/** A missing record is no error if it is optional. */
+/** A missing record is only a warning if it is optional. */
 function recordBadge({state, required}: ShownRecord): Html | null {
 	if (state === undefined) {
 		return null;
@@ -286,8 +286,8 @@ function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]
 		empty: html`<p>This domain has no keys.</p>`,
 	});
 	const hint = isRotating
-		? 'The new keys sign once every queried DNS server returns their records. Until then, the old ones sign.'
-		: 'A rotation creates new keys. They sign once DNS has their records, so no message fails in the meantime.';
+		? 'The old keys sign until every queried DNS server returns the records of the new ones.'
+		: 'A rotation creates new keys. The old ones sign until DNS has the new records, so no message fails DKIM.';
 	return section('Signing keys', html`<p class="soft">${hint}</p>${list}`, may('admin') ? rotation : nothing);
 }
 

@@ -32,7 +32,7 @@ const sendSchema = {
 		tag: 'Messages',
 		summary: 'Send a message',
 		description:
-			'If several checks fail, the first one in this order decides the error: rate limit, fields, `Idempotency-Key`, pause, template, sender, suppression list, topic, opt-out, quota. A refused send leaves nothing in the store. If the quota is exceeded, the `RateLimit` headers describe the month.',
+			'If several checks fail, the first one in this order determines the error: rate limit, fields, `Idempotency-Key`, pause, template, sender, suppression list, topic, opt-out, quota. A refused send is not stored. If the quota is exceeded, the `RateLimit` headers describe the monthly quota.',
 		answer: [202, 'The message is on stable storage and will be delivered.', acceptedView],
 		errors: sendErrors,
 	}),
@@ -140,7 +140,7 @@ const recipientQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-const contentRoute = {
+const contentOptions = {
 	isLarge: true,
 	scope: 'messages:read',
 	id: 'msg',
@@ -151,7 +151,7 @@ const contentRoute = {
 } as const;
 
 const getContentRoute = apiRoute({
-	...contentRoute,
+	...contentOptions,
 	endpoint: 'GET /v1/messages/:id/content',
 	summary: "Get a message's content",
 	description:
@@ -164,7 +164,7 @@ const getContentRoute = apiRoute({
 });
 
 const downloadMessageRoute = apiRoute({
-	...contentRoute,
+	...contentOptions,
 	endpoint: 'GET /v1/messages/:id/raw',
 	summary: 'Download a message',
 	description:
@@ -262,7 +262,7 @@ async function readRecipients(reader: Knex, caller: Caller, id: string) {
 }
 
 /** The options of the routes that change a message before its first attempt. */
-const changeRoute = {
+const changeOptions = {
 	id: 'msg',
 	missing: 'message_not_found',
 	tag: 'Messages',
@@ -271,21 +271,21 @@ const changeRoute = {
 } as const;
 
 const cancelMessageRoute = operationRoute(cancelMessage, {
-	...changeRoute,
+	...changeOptions,
 	endpoint: 'POST /v1/messages/:id/cancel',
 	isBodyOptional: true,
 	summary: 'Cancel a message',
 	description:
-		'Cancels the message for all its recipients, scheduled or not, unless its first attempt has begun. It becomes `errored`, and its event has the reason `cancelled`. The body may be omitted.',
+		'Cancels the message, scheduled or not, for all its recipients, unless its first attempt has begun. It becomes `errored`, and its event has the reason `cancelled`. The body may be omitted.',
 	errors: ['not_cancellable'],
 });
 
 const rescheduleMessageRoute = operationRoute(rescheduleMessage, {
-	...changeRoute,
+	...changeOptions,
 	endpoint: 'PATCH /v1/messages/:id',
 	summary: 'Reschedule a message',
 	description:
-		'Changes when a message is sent to all its recipients, scheduled or not, unless its first attempt has begun.',
+		'Changes the time at which the message, scheduled or not, is sent, unless its first attempt has begun.',
 	errors: ['not_cancellable', 'validation_failed', 'unprocessable_entity'],
 	check(input, {tools}) {
 		const {sendAt} = input as {readonly sendAt: string};

@@ -47,7 +47,7 @@ type FirstStartOptions = {
 	readonly hasDashboard: boolean;
 	/** Whether the caller holds the lock of SQLite's data folder, so that no other process can bootstrap the store. */
 	readonly isAlone: boolean;
-	/** Whether the file for the first keys exists, so that an interrupted start has already written them. */
+	/** Whether the file for the first keys exists: an interrupted start has already written them. */
 	readonly hasKeysFile: boolean;
 };
 
@@ -98,8 +98,8 @@ export async function bootstrap(
 
 /**
  * Resumes a first start that was interrupted before it showed its keys. The store holds only their hashes, so they are
- * replaced by new keys and a new link. Returns `null` if the first start has finished, may still be in progress, or the
- * store has been used since.
+ * replaced by new keys and a new link. Returns `null` if the first start has finished or may still be in progress, or
+ * if the store has been used since.
  */
 async function resumeBootstrap(
 	store: Store,
@@ -173,8 +173,8 @@ export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
 };
 
 /**
- * Returns the lines that the first start of a new store prints once, at most 80 columns wide. The command in it can be
- * pasted unchanged. Each of its lines consists of whole shell words, so a partial selection never ends in a string.
+ * Returns the lines that the first start of a new store prints once, at most 80 columns wide. The curl command can be
+ * pasted as is. Its lines break only outside quotes, so a partial selection never leaves a quote open.
  */
 export function welcome(input: WelcomeInput): string[] {
 	const {sender, liveKey, testKey, command, isFile, link} = input;
@@ -202,8 +202,8 @@ export function welcome(input: WelcomeInput): string[] {
 
 function signInLines(link: string, command: string): string[] {
 	return [
-		'Open the dashboard with this link. It signs you in once, within an hour, as',
-		`${firstUser}:`,
+		'Open the dashboard with this link. It works once, expires in an hour, and',
+		`signs you in as ${firstUser}:`,
 		'',
 		`  ${link}`,
 		'',

@@ -59,7 +59,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	const owner = statSync(dataDir).uid;
 	if (uid !== undefined && uid !== owner && !asRoot) {
 		throw new ConfigError([
-			`the data folder ${dataDir} belongs to user ${owner} and this is user ${uid}: run as that user (or with --as-root), or run chown -R ${uid} ${dataDir}`,
+			`the data folder ${dataDir} belongs to user ${owner}, but mailctl runs as user ${uid}: run as that user (or with --as-root), or run chown -R ${uid} ${dataDir}`,
 		]);
 	}
 	try {
