@@ -10,7 +10,7 @@ import {type Context, type InputOf, type Operation, type OperationHead, perform}
 import {idParams, pageSchema} from '../resources/page-schema.ts';
 import {checkBody, emptyBody, optionalBody} from '../resources/validate.ts';
 import type {ApiParts, Route} from './api-parts.ts';
-import {actAs, requireCaller} from './auth.ts';
+import {requireCaller, withOperator} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage, toScan} from './paging.ts';
@@ -111,7 +111,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 					id,
 					body: request.body as Static<Body>,
 					query: request.query as Static<Query>,
-					tools: actAs(parts.tools, request),
+					tools: withOperator(parts.tools, request),
 					request,
 					reply,
 				};

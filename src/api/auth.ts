@@ -126,7 +126,7 @@ export function requireCaller({caller}: FastifyRequest): Caller {
 }
 
 /** Returns tools that record the caller of the request with each change. */
-export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {readonly operator: Operator} {
+export function withOperator<Tools>(tools: Tools, request: FastifyRequest): Tools & {readonly operator: Operator} {
 	return {...tools, operator: {actor: requireCaller(request).keyId, from: toOrigin(request)}};
 }
 

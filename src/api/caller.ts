@@ -4,7 +4,7 @@ import type {AttachmentLimits} from '../mail/attachment-limits.ts';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {type Endpoint, findEndpoint} from '../resources/webhooks/store.ts';
-import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
+import {type ContentStatus, findMessageStatus} from '../store/messages.ts';
 
 /** The caller of a request, with what its key grants. */
 export type Caller = {
@@ -24,7 +24,7 @@ export function visibleMode({mode}: Caller): 'test' | undefined {
 }
 
 /** Returns a message that the caller may see. Throws `message_not_found` otherwise. */
-export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStatus> {
+export async function requireVisibleMessage(reader: Knex, caller: Caller, id: string): Promise<ContentStatus> {
 	const message = isId('msg', id) ? await findMessageStatus(reader, caller.workspaceId, id) : undefined;
 	if (!message || message.mode !== (visibleMode(caller) ?? message.mode)) {
 		throw apiError('message_not_found');

@@ -63,7 +63,7 @@ export function startKeylessInTurn(listener: RequestListener): RequestListener {
 }
 
 /** Releases a seat when the response or its connection has ended. */
-export function leaveAtEnd({raw}: FastifyReply, leave: () => void): void {
+export function releaseOnClose({raw}: FastifyReply, leave: () => void): void {
 	if (raw.destroyed) {
 		leave();
 	} else {

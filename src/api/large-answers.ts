@@ -1,11 +1,11 @@
 import {ReadStream} from 'node:fs';
 import {Readable} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
-import {Seats} from '../kit/turns.ts';
+import {ConcurrencyLimit} from '../kit/turns.ts';
 import {type ApiError, apiError, retryAfter} from '../mail/api-error.ts';
 import {clientNetwork} from '../net/ip-address.ts';
 import {errorBody} from './errors.ts';
-import {leaveAtEnd} from './in-turn.ts';
+import {releaseOnClose} from './in-turn.ts';
 
 declare module 'fastify' {
 	interface FastifyContextConfig {
@@ -26,13 +26,13 @@ const retryMs = 2000;
 /** Seats for large responses: a fixed number for each owner, and a bounded queue of requests that wait for one. */
 export class ResponseSeats {
 	readonly #limits: typeof defaultLimits;
-	readonly #seats: Seats;
+	readonly #seats: ConcurrencyLimit;
 	/** Each entry takes a seat for its request if one is free. */
 	readonly #queues = new Map<string, Set<() => void>>();
 
 	constructor(limits = defaultLimits) {
 		this.#limits = limits;
-		this.#seats = new Seats(limits.seats);
+		this.#seats = new ConcurrencyLimit(limits.seats);
 	}
 
 	/** Takes a seat and returns the function that releases it, or `undefined` if the owner has none left. */
@@ -96,7 +96,7 @@ function tooMany(): ApiError {
  * read until the client has received it, because it stays in memory until then. The owner is the workspace or, without
  * a key, the client's network.
  */
-export function createAnswerBounds(seats = new ResponseSeats()) {
+export function createResponseLimits(seats = new ResponseSeats()) {
 	return {
 		/** A `preHandler` hook. Most requests continue synchronously. */
 		enter(request: FastifyRequest, {raw}: FastifyReply, done: (error?: Error) => void): void {
@@ -130,7 +130,7 @@ export function createAnswerBounds(seats = new ResponseSeats()) {
 				return;
 			}
 			if (isLarge) {
-				leaveAtEnd(reply, leave);
+				releaseOnClose(reply, leave);
 			} else {
 				leave();
 			}

@@ -264,7 +264,7 @@ const tags = [
  * Creates a server that does not listen. It serves the OpenAPI 3.1 document of these routes at /openapi.json and the
  * documentation pages at /docs, which load nothing from other hosts.
  */
-export async function makePages(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
+export async function createDocsServer(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
 	const api = Fastify({pluginTimeout: 0});
 	api.setValidatorCompiler(() => () => true);
 	api.register(swagger, {

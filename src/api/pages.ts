@@ -39,7 +39,7 @@ export function describeApi(api: FastifyInstance, version: string): void {
 	});
 	let instance: Promise<FastifyInstance> | undefined;
 	api.decorate('pages', () => {
-		instance ??= import('./openapi.ts').then(({makePages}) => makePages(routes, version));
+		instance ??= import('./openapi.ts').then(({createDocsServer}) => createDocsServer(routes, version));
 		return instance;
 	});
 }

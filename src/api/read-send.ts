@@ -5,13 +5,13 @@ import {addedName, addedProblem} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from '../mail/api-error.ts';
-import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
+import {type AttachmentLimits, maxAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extraFields, extrasJson} from '../mail/message.ts';
 import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
 import {base64Problem, canonicalLocale, checkedAddress, decodeBase64, formats} from '../resources/formats.ts';
 import {compileCheck, joinField, maxViolations} from '../resources/validate.ts';
-import type {Accepted, Refused, Send} from '../send/draft.ts';
-import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from '../send/schema.ts';
+import type {Refused, Send, SendResult} from '../send/draft.ts';
+import {batchItem, largeFileItem, largeFileSend, type SendBody, sendBody, variablesJson} from '../send/schema.ts';
 import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Allowance, type RateLimits, setRateLimitHeaders} from './rate-limit.ts';
@@ -21,7 +21,7 @@ type ReadSend =
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
 const [checkSend, checkItem] = [compileCheck(sendBody), compileCheck(batchItem)];
-const [checkWideSend, checkWideItem] = [compileCheck(wideSend), compileCheck(wideItem)];
+const [checkWideSend, checkWideItem] = [compileCheck(largeFileSend), compileCheck(largeFileItem)];
 
 type SendCaller = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
@@ -156,7 +156,7 @@ function contentIdProblems(attachments: readonly unknown[]): Violation[] {
 /** Returns violations of the workspace's attachment limits; the `wide` schemas check only the highest limits. */
 function attachmentProblems(attachments: readonly unknown[], {max, bytes}: AttachmentLimits): Violation[] {
 	if (attachments.length > max) {
-		return attachments.length > widestAttachments.max
+		return attachments.length > maxAttachments.max
 			? []
 			: [{field: 'attachments', message: `must have at most ${max} items`}];
 	}
@@ -254,7 +254,7 @@ export const sendErrors = [
 ] as const;
 
 /** Responds to an accepted send. Throws the error of a refused one. */
-export function answerSend(reply: FastifyReply, result: Accepted, now: number): FastifyReply {
+export function respondToSend(reply: FastifyReply, result: SendResult, now: number): FastifyReply {
 	if (!result.ok) {
 		throw refusedSend(result, now);
 	}
@@ -264,7 +264,7 @@ export function answerSend(reply: FastifyReply, result: Accepted, now: number): 
 	return reply.code(202).type('application/json; charset=utf-8').send(result.body);
 }
 
-/** Returns the error of a refused send. If the quota is exceeded, the rate limit headers describe the month. */
+/** Returns the error of a refused send. If the quota is exceeded, the rate limit headers give the monthly quota. */
 function refusedSend({code, quota}: Refused, now: number): ApiError {
 	if (code === 'unavailable') {
 		return unavailable();

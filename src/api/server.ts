@@ -35,7 +35,7 @@ import {webhookDeliveryRoutes, webhookRoutes} from '../resources/webhooks/api.ts
 import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {createUnreadLimit, type ErrorReport, sendClientError, sendError, toApiError} from './errors.ts';
 import {inTurn, startKeylessInTurn} from './in-turn.ts';
-import {createAnswerBounds} from './large-answers.ts';
+import {createResponseLimits} from './large-answers.ts';
 import {describeApi, type PagesOptions, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 
@@ -152,7 +152,7 @@ function addHooks(api: Api, timeouts: Timeouts, onAnswered: ApiOptions['onAnswer
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
-	const bounds = createAnswerBounds();
+	const bounds = createResponseLimits();
 	api.decorateRequest('leaveSeat', null);
 	api.addHook('preHandler', bounds.enter);
 	api.addHook('onSend', bounds.send);

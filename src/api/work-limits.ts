@@ -1,4 +1,4 @@
-import {createTurns, Seats} from '../kit/turns.ts';
+import {ConcurrencyLimit, createTurns} from '../kit/turns.ts';
 
 /**
  * Limits costly work of requests. Each kind of work is limited on its own, for each workspace. Templates are untrusted
@@ -6,9 +6,9 @@ import {createTurns, Seats} from '../kit/turns.ts';
  */
 export class WorkLimits {
 	/** Each check queries several DNS servers. */
-	readonly domainChecks = new Seats(4);
-	readonly imports = new Seats(2);
-	readonly webhookTests = new Seats(4);
+	readonly domainChecks = new ConcurrencyLimit(4);
+	readonly imports = new ConcurrencyLimit(2);
+	readonly webhookTests = new ConcurrencyLimit(4);
 	readonly templateCompiles = createTurns();
 	readonly previewRenders = createTurns();
 	readonly messageRenders = createTurns();

@@ -98,7 +98,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const {dataDir, retrySchedule} = session.storeSettings();
 	const {tools} = session;
 	const {clock} = tools;
-	const [{lockData}, {fillStore, makeWorkspaces, prepareWorkspace}, {readStoreSize}, {compiled, plain}] =
+	const [{lockData}, {fillStore, makeWorkspaces, prepareWorkspace}, {readStoreSize}, {compileTemplate, plain}] =
 		await Promise.all([
 			import('../store/data-folder/open.ts'),
 			import('./bench/fill.ts'),
@@ -110,7 +110,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	try {
 		const chosen = await session.chosenWorkspace();
 		await requireNoDaemon(session);
-		const variant = await compiled(plain.template);
+		const variant = await compileTemplate(plain.template);
 		const workspaces = await session.write(async trx => {
 			const filled: FilledWorkspace[] = [];
 			for (const id of chosen ? [chosen.id] : await makeWorkspaces(trx, tools)) {

@@ -25,7 +25,7 @@ async function init(session: Session): Promise<void> {
 		isAlone: false,
 		hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
 	});
-	const link = logInLink(settings, created?.logInToken ?? null);
+	const link = logInLink(settings, created?.signInToken ?? null);
 	// With --json, the keys are part of the output, as with `key create`.
 	const json = created && {
 		workspace: created.workspaceId,

@@ -56,7 +56,7 @@ function showFirstKeys(
 	daemon: Addresses,
 	logger: Logger,
 ): 'terminal' | 'file' {
-	const link = logInLink(settings, created.logInToken, daemon.admin);
+	const link = logInLink(settings, created.signInToken, daemon.admin);
 	const keys = {...created, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
 	if (process.stderr.isTTY) {
 		process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));

@@ -140,7 +140,7 @@ export class Requests {
 			const headers = {authorization: `Bearer ${apiKey}`, ...(lastId !== undefined && {'last-event-id': lastId})};
 			const opened = await openStream(url, headers, timeoutMs, signal);
 			if (opened.ok) {
-				for await (const {id, data} of streamMessages(opened.value, silenceMs)) {
+				for await (const {id, data} of readServerSentEvents(opened.value, silenceMs)) {
 					failures = 0;
 					lastId = id ?? lastId;
 					if (data !== '') {
@@ -274,20 +274,20 @@ function toFailure(cause: unknown, request: string): CallResult<never> {
 }
 
 /** A server-sent event. If `data` is empty, it only reports the position of the stream. */
-export type StreamMessage = {readonly id: string | null; readonly data: string};
+export type ServerSentEvent = {readonly id: string | null; readonly data: string};
 
 /**
  * Returns a parser of server-sent events (HTML Standard, "Server-sent events"), which takes pieces of the stream and
  * returns the events that each piece completes.
  */
-export function createMessageReader(): (text: string) => StreamMessage[] {
+export function createEventParser(): (text: string) => ServerSentEvent[] {
 	let rest = '';
 	let id: string | null = null;
 	let data: string[] = [];
 	return text => {
 		const lines = `${rest}${text}`.split('\n');
 		rest = lines.pop() ?? '';
-		const messages: StreamMessage[] = [];
+		const messages: ServerSentEvent[] = [];
 		for (const line of lines.map(text => text.replace(/\r$/, ''))) {
 			const [, name, value = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
 			if (line === '') {
@@ -309,11 +309,11 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
  * Yields the events of a response. Ends when the connection closes, or if nothing arrives for `silenceMs` while the
  * caller is waiting.
  */
-export async function* streamMessages(
+export async function* readServerSentEvents(
 	body: ReadableStream<Uint8Array>,
 	silenceMs: number,
-): AsyncGenerator<StreamMessage> {
-	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createMessageReader()];
+): AsyncGenerator<ServerSentEvent> {
+	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createEventParser()];
 	const end = () => reader.cancel().catch(() => undefined);
 	try {
 		for (;;) {

@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import {packageFile} from '../kit/program-files.ts';
-import {readGuarded} from '../kit/regular-file.ts';
+import {readFileWithOwner} from '../kit/regular-file.ts';
 import {labelProblem, nearest, utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
@@ -65,7 +65,7 @@ type FileContent = {readonly ok: boolean; readonly problems: readonly string[]} 
 function read(file: string): FileContent {
 	let text = '';
 	try {
-		const {content, mode} = readGuarded(file);
+		const {content, mode} = readFileWithOwner(file);
 		text = utf8Text(content);
 		if (text.length > maxFileLength) {
 			return {ok: false, problems: ['is larger than 1 MiB']};

@@ -11,7 +11,7 @@ import {
 	writeFileSync,
 } from 'node:fs';
 import {join} from 'node:path';
-import {RefusedFileError, readGuarded} from '../kit/regular-file.ts';
+import {RefusedFileError, readFileWithOwner} from '../kit/regular-file.ts';
 import {ConfigError} from './config-error.ts';
 import {key256, keys256} from './parsers.ts';
 import type {Settings} from './settings.ts';
@@ -159,9 +159,9 @@ function readSecretsFile(file: string): Secrets {
 }
 
 /** Returns `undefined` if the file is not a regular file or is too long to be a file of keys. */
-function readIfRegular(file: string): ReturnType<typeof readGuarded> | undefined {
+function readIfRegular(file: string): ReturnType<typeof readFileWithOwner> | undefined {
 	try {
-		return readGuarded(file, maxBytes);
+		return readFileWithOwner(file, maxBytes);
 	} catch (error) {
 		if (error instanceof RefusedFileError) {
 			return undefined;
@@ -219,9 +219,9 @@ function readKeyFile(file: string): readonly Uint8Array[] {
 	return keys.value;
 }
 
-function readOrThrow(file: string): ReturnType<typeof readGuarded> {
+function readOrThrow(file: string): ReturnType<typeof readFileWithOwner> {
 	try {
-		return readGuarded(file);
+		return readFileWithOwner(file);
 	} catch (error) {
 		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" cannot be read: ${(error as Error).message}`]);
 	}

@@ -2,7 +2,7 @@ import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parse} from 'dotenv';
-import {readGuarded, readSettingFile} from '../kit/regular-file.ts';
+import {readFileWithOwner, readSettingFile} from '../kit/regular-file.ts';
 import {nearest, unprintable} from '../kit/text.ts';
 import {deriveSettings, linkBase} from './derive.ts';
 import type {Machine, Setting} from './parsers.ts';
@@ -209,7 +209,7 @@ function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
 		return undefined;
 	}
-	const {content, mode, uid} = readGuarded(path);
+	const {content, mode, uid} = readFileWithOwner(path);
 	const text = content.toString();
 	const values = parse(text);
 	const problems: string[] = [];

@@ -9,7 +9,7 @@ import type {MessageRendering, Rendered, Unmade} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
 import {Permits} from '../queue/smtp-workers.ts';
 import {listVariants} from '../resources/templates/store.ts';
-import {listAttachments, sizeAttachments} from '../store/messages.ts';
+import {listAttachments, sumAttachmentSizes} from '../store/messages.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Context} from './context.ts';
 import {Signing, toFeedback} from './recipient-messages.ts';
@@ -74,7 +74,7 @@ export class Rendering implements MessageRendering {
 			return [];
 		}
 		const {reader} = this.#context.store;
-		await this.#attached.take(recipient.id, await sizeAttachments(reader, recipient.message_id));
+		await this.#attached.take(recipient.id, await sumAttachmentSizes(reader, recipient.message_id));
 		return await listAttachments(reader, recipient.message_id);
 	}
 

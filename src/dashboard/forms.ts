@@ -1,7 +1,7 @@
 import multipart from '@fastify/multipart';
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify';
-import {leaveAtEnd} from '../api/in-turn.ts';
-import {Seats} from '../kit/turns.ts';
+import {releaseOnClose} from '../api/in-turn.ts';
+import {ConcurrencyLimit} from '../kit/turns.ts';
 import {parseUrlencoded} from '../kit/urlencoded.ts';
 import {apiError, unavailable} from '../mail/api-error.ts';
 import type {Visit} from './route.ts';
@@ -22,7 +22,7 @@ type WithFile = {readonly form: URLSearchParams; readonly file: Visit['file']};
 
 /** Makes the routes of a scope accept forms. */
 export async function readForms(scope: FastifyInstance): Promise<void> {
-	const seats = new Seats(maxUploads);
+	const seats = new ConcurrencyLimit(maxUploads);
 	const limits = {fileSize: fileLimit, files: 1, fields: maxFields, fieldSize: formLimit};
 	await scope.register(multipart, {limits});
 	scope.addHook('preValidation', async (request, reply) => {
@@ -75,7 +75,7 @@ function holdSeat(reply: FastifyReply, leave: (() => void) | undefined): void {
 	if (leave === undefined) {
 		throw unavailable();
 	}
-	leaveAtEnd(reply, leave);
+	releaseOnClose(reply, leave);
 }
 
 async function readParts(request: FastifyRequest): Promise<WithFile> {

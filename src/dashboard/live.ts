@@ -1,6 +1,6 @@
 import {Readable} from 'node:stream';
 import {type Html, html} from '../hosted/html.ts';
-import {Seats} from '../kit/turns.ts';
+import {ConcurrencyLimit} from '../kit/turns.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {sharedMs} from './shared.ts';
@@ -47,7 +47,7 @@ type StreamParts = Pick<DashboardParts, 'feed' | 'sessions' | 'tools'>;
 
 /** Notifies open pages that a message of their workspace changed. The pages then refresh their parts. */
 export function livePages(parts: StreamParts): readonly Route[] {
-	const seats = new Seats(maxStreams);
+	const seats = new ConcurrencyLimit(maxStreams);
 
 	async function answer(visit: Visit): Promise<Answer> {
 		const {method, raw} = visit.request;

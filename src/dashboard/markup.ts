@@ -228,7 +228,7 @@ export function act({to, label, fields, look = 'main', file, typed, id}: Act): H
 }
 
 /** Shows content behind a button that opens it: for forms with fields that are rarely needed. */
-export function opened(label: string, content: Html, isOpen = false): Html {
+export function disclosure(label: string, content: Html, isOpen = false): Html {
 	return html`<details class="opened"${isOpen ? html` open` : nothing}><summary>${label}</summary><div class="card">${content}</div></details>`;
 }
 

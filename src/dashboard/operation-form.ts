@@ -103,21 +103,21 @@ const shownAgain: ReadonlySet<Refused['code']> = new Set([
 ]);
 
 /** Rejects a form: its page is shown again with this sentence. */
-export function wrong(page: string): never {
+export function rejectForm(page: string): never {
 	throw new Refused('unprocessable_entity', {wrong: page, next: '', page});
 }
 
 /** Rejects a form unless its word was typed as confirmation (see `act`). */
 export function checkTyped({form}: Visit, word: string, problem: string): void {
 	if (form.get('typed')?.trim() !== word) {
-		wrong(problem);
+		rejectForm(problem);
 	}
 }
 
 function checkInput(input: TSchema, value: unknown): void {
 	const [violation] = compileCheck(input)(value);
 	if (violation) {
-		wrong(`The ${violation.field.replaceAll('_', ' ')} ${violation.message}.`);
+		rejectForm(`The ${violation.field.replaceAll('_', ' ')} ${violation.message}.`);
 	}
 }
 
@@ -238,7 +238,7 @@ export function readFields<Input extends object>(fields: readonly Field[], form:
 
 function readValue(field: Field, text: string): unknown {
 	const parsed = parseField(field, text);
-	return parsed.ok ? parsed.value : wrong(`The ${lowerFirst(field.label)} ${parsed.problem}.`);
+	return parsed.ok ? parsed.value : rejectForm(`The ${lowerFirst(field.label)} ${parsed.problem}.`);
 }
 
 /** Reads the boxes that were checked, or the values of a text. */
@@ -246,10 +246,10 @@ function readList(field: Field, submitted: readonly string[]): readonly unknown[
 	const {label, minItems, maxItems} = field;
 	const texts = new Set(submitted.flatMap(text => text.split(/[\s,]+/)).filter(text => text !== ''));
 	if (texts.size < minItems && (field.isRequired || submitted.length > 0)) {
-		wrong(`Choose at least one of the ${lowerFirst(label)}.`);
+		rejectForm(`Choose at least one of the ${lowerFirst(label)}.`);
 	}
 	if (texts.size > maxItems) {
-		wrong(`The ${lowerFirst(label)} must have at most ${maxItems} values.`);
+		rejectForm(`The ${lowerFirst(label)} must have at most ${maxItems} values.`);
 	}
 	return [...texts].map(text => readValue(field, text));
 }

@@ -12,7 +12,7 @@ import {Type} from '../mail/type.ts';
 import type {Unsubscription} from '../outcome/unsubscribe.ts';
 import {findContactLocale} from '../resources/topics/store.ts';
 import {findOnlyWorkspace, findWorkspace} from '../resources/workspaces/store.ts';
-import {findLinked} from '../store/messages.ts';
+import {findMessageOfLink} from '../store/messages.ts';
 import {type Brand, noticePage, type Page, sendPage, toBrand} from './branded-page.ts';
 import {acceptForms, type Field, type Form, formTypes, readFields, type Submitted, toForm} from './form.ts';
 import {type Html, html, plainName} from './html.ts';
@@ -104,7 +104,7 @@ class Visits {
 		const {linked, isExpired} = opened;
 		const acceptLanguage = request.headers['accept-language'];
 
-		const message = await findLinked(reader, linked.workspaceId, linked.messageId);
+		const message = await findMessageOfLink(reader, linked.workspaceId, linked.messageId);
 		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
 		const preferred = [message?.locale, contactLocale];
 		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});

@@ -2,12 +2,12 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import {LRUCache} from 'lru-cache';
 import type {Routes} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
-import {leaveAtEnd} from '../api/in-turn.ts';
+import {releaseOnClose} from '../api/in-turn.ts';
 import {createFailureLimit, type FailureLimit} from '../api/rate-limit.ts';
 import type {Incoming} from '../inbound/providers/provider.ts';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
-import {inSlice, Seats} from '../kit/turns.ts';
+import {ConcurrencyLimit, inSlice} from '../kit/turns.ts';
 import {apiError, retryAfter, unavailable} from '../mail/api-error.ts';
 import {type EventOwner, ownerOf, type ProviderPostEnd, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
@@ -66,7 +66,7 @@ class ProviderPosts<Smarthost extends EventOwner> {
 	readonly #options: Options<Smarthost>;
 	readonly #countRefusal: FailureLimit;
 	readonly #smarthosts = new WeakMap<FastifyRequest, Smarthost>();
-	readonly #largePosts = new Seats(maxLargePosts);
+	readonly #largePosts = new ConcurrencyLimit(maxLargePosts);
 	/** Owners whose posts are temporarily rejected before their bodies are read. */
 	readonly #limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
 
@@ -94,7 +94,7 @@ class ProviderPosts<Smarthost extends EventOwner> {
 			throw tooMany();
 		}
 		if (leave !== undefined) {
-			leaveAtEnd(reply, leave);
+			releaseOnClose(reply, leave);
 		}
 		this.#smarthosts.set(request, smarthost);
 		return undefined;

@@ -59,7 +59,7 @@ const maxSettingBytes = 4 * 1024 ** 2;
 
 /** Returns the content of a file named by a setting. */
 export function readSettingFile(path: string): Buffer {
-	return readGuarded(path, maxSettingBytes).content;
+	return readFileWithOwner(path, maxSettingBytes).content;
 }
 
 /**
@@ -68,7 +68,7 @@ export function readSettingFile(path: string): Buffer {
  */
 type FileWithOwner = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
-export function readGuarded(path: string, max = maxSettingBytes): FileWithOwner {
+export function readFileWithOwner(path: string, max = maxSettingBytes): FileWithOwner {
 	let file: number;
 	try {
 		file = openSync(path, openFlags('follow'));

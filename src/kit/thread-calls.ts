@@ -12,7 +12,7 @@ export type Calls = {readonly name: string; readonly ids?: number[]; readonly ar
 export type Replies = {
 	readonly ids: number[];
 	readonly results: unknown[];
-	readonly errors: Array<readonly [id: number, error: CarriedError]>;
+	readonly errors: Array<readonly [id: number, error: SerializedError]>;
 	readonly events: unknown[];
 };
 
@@ -96,7 +96,7 @@ export class ThreadCaller<Remote extends Methods, Event = never> {
 			this.#sent.delete(id);
 		}
 		for (const [id, error] of errors) {
-			this.#sent.get(id)?.reject(rebuilt(error));
+			this.#sent.get(id)?.reject(deserializeError(error));
 			this.#sent.delete(id);
 		}
 		for (const event of events) {
@@ -210,7 +210,7 @@ export function serveCalls<Remote extends Methods, Event = never>(
 			replies.ids.push(id);
 			replies.results.push(result);
 		} catch (error) {
-			replies.errors.push([id, carried(error)]);
+			replies.errors.push([id, serializeError(error)]);
 		}
 		replySoon();
 	}
@@ -238,7 +238,7 @@ function noReplies(): Replies {
 }
 
 /** The properties of an error that callers read. A structured clone of the error itself would lose `code`. */
-export type CarriedError = {
+export type SerializedError = {
 	readonly name: string;
 	readonly message: string;
 	readonly stack?: string | undefined;
@@ -246,7 +246,7 @@ export type CarriedError = {
 	readonly errno?: number;
 };
 
-export function carried(error: unknown): CarriedError {
+export function serializeError(error: unknown): SerializedError {
 	if (!(error instanceof Error)) {
 		return {name: 'Error', message: String(error)};
 	}
@@ -254,6 +254,6 @@ export function carried(error: unknown): CarriedError {
 	return {name, message, stack, ...(code !== undefined && {code}), ...(errno !== undefined && {errno})};
 }
 
-export function rebuilt({message, ...properties}: CarriedError): Error {
+export function deserializeError({message, ...properties}: SerializedError): Error {
 	return Object.assign(new Error(message), properties);
 }

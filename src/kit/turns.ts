@@ -79,7 +79,7 @@ function runSlice(): void {
 }
 
 /** Limits how many tasks each owner has in progress at once. */
-export class Seats {
+export class ConcurrencyLimit {
 	readonly #max: number;
 	readonly #occupied = new Map<string, number>();
 

@@ -11,7 +11,7 @@ const mebibyte = 1024 * 1024;
 export const defaultAttachments: AttachmentLimits = {max: 3, bytes: mebibyte};
 
 /** The most that a workspace may allow. */
-export const widestAttachments: AttachmentLimits = {max: 20, bytes: 25 * mebibyte};
+export const maxAttachments: AttachmentLimits = {max: 20, bytes: 25 * mebibyte};
 
 const defaultBody = 6 * mebibyte;
 /** No mail server accepts messages larger than this. */

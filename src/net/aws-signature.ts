@@ -9,7 +9,7 @@ export type AwsRequest = {
 };
 
 /** The credentials, and the service they are used for. */
-export type AwsScope = {
+export type AwsCredentials = {
 	readonly keyId: string;
 	readonly secret: string;
 	readonly region: string;
@@ -23,7 +23,7 @@ export type AwsScope = {
  */
 export function signAws(
 	{method, url, body = Buffer.alloc(0)}: AwsRequest,
-	{keyId, secret, region, service}: AwsScope,
+	{keyId, secret, region, service}: AwsCredentials,
 	now: number,
 ): {readonly 'x-amz-date': string; readonly authorization: string} {
 	const time = new Date(now).toISOString().replace(/[-:]|\.\d{3}/g, '');

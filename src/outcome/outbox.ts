@@ -5,7 +5,7 @@ import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {type DisabledReason, isListener, type WebhookEvent, webhookBody} from '../mail/webhook.ts';
 import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../resources/webhooks/store.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {readPosted, readSubjects} from '../store/messages.ts';
+import {readSubjects, readWebhookMessages} from '../store/messages.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
 
@@ -115,7 +115,7 @@ async function fanOut(
 	if (candidates.length === 0) {
 		return;
 	}
-	const messages = await readPosted(trx, messageIdsOf(candidates));
+	const messages = await readWebhookMessages(trx, messageIdsOf(candidates));
 	const isTestEvent = ({messageId, isTest}: Posted) =>
 		messageId === null ? isTest === true : messages.get(messageId)?.mode === 'test';
 	const pairs = candidates.filter(({event, subscriber}) => subscriber.mode === 'live' || isTestEvent(event));

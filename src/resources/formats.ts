@@ -4,7 +4,7 @@ import {badInNames, labelProblem} from '../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
-import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
+import {defaultAttachments, maxAttachments} from '../mail/attachment-limits.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isContentId} from '../mail/content-id.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
@@ -119,7 +119,7 @@ export const formats = {
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
 	'content-id': text => (isContentId(text) ? null : 'must be 1 to 128 letters, digits and the characters . _ - @ +'),
 	'base64-file': text => base64Problem(text, defaultAttachments.bytes),
-	'large-file': text => base64Problem(text, widestAttachments.bytes),
+	'large-file': text => base64Problem(text, maxAttachments.bytes),
 	overlap: text =>
 		(parseDuration(text) ?? maxOverlap + 1) <= maxOverlap
 			? null

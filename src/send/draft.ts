@@ -61,7 +61,7 @@ export type Draft = {
 };
 
 /** The result of a send. */
-export type Accepted =
+export type SendResult =
 	| {
 			readonly ok: true;
 			readonly id: string;
@@ -85,7 +85,7 @@ export function refused(code: ApiErrorCode): Refused {
 	return {ok: false, code};
 }
 
-export function accepted(id: string): Accepted {
+export function accepted(id: string): SendResult {
 	return {ok: true, id, body: JSON.stringify({id, status: 'accepted'}), replayed: false};
 }
 
@@ -94,7 +94,7 @@ function toReplay(
 	{id, body}: {readonly id: string; readonly body: string},
 	first: Compared,
 	repeated: Compared,
-): Accepted {
+): SendResult {
 	const key = keyOf(first.fingerprint);
 	const comparable = [repeated, ...(repeated.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
 	// Another node may use a key that this one does not have yet. A replay is safe then: nothing is lost or sent twice.
@@ -180,7 +180,7 @@ export async function findReplay(
 	send: Send,
 	idempotency: Idempotency,
 	expiredBefore: string,
-): Promise<Accepted | undefined> {
+): Promise<SendResult | undefined> {
 	const name = toKeyName(send, idempotency);
 	const use = (await findKeyUses(reader, [name], expiredBefore)).get(keyNameText(name));
 	return use && replayUse(use, idempotency);
@@ -194,14 +194,14 @@ export async function findReplay(
 export async function resolveKeys(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
-	decided: readonly Accepted[],
+	decided: readonly SendResult[],
 	{now, expiredBefore}: {readonly now: string; readonly expiredBefore: string},
-): Promise<readonly Accepted[]> {
+): Promise<readonly SendResult[]> {
 	const keyed = withKeys(drafts);
 	if (keyed.length === 0) {
 		return decided;
 	}
-	const uses = keyed.flatMap(keyedSend => toKeyUses(keyedSend, decided[keyedSend.index] as Accepted, now));
+	const uses = keyed.flatMap(keyedSend => toKeyUses(keyedSend, decided[keyedSend.index] as SendResult, now));
 	if (new Set(uses.map(keyNameText)).size < uses.length) {
 		throw new Error(
 			'Two sends in one group have the same Idempotency-Key. The second one must wait for the first.',
@@ -229,11 +229,11 @@ export async function resolveKeys(
 	return resolved;
 }
 
-function toKeyUses({name, idempotency: {fingerprint, others}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
+function toKeyUses({name, idempotency: {fingerprint, others}}: Keyed, result: SendResult, createdAt: string): KeyUse[] {
 	return result.ok ? [{...name, fingerprint, others, response: result.body, messageId: result.id, createdAt}] : [];
 }
 
-function replayUse(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, repeated: Compared): Accepted {
+function replayUse(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, repeated: Compared): SendResult {
 	return toReplay({id: use.messageId, body: use.response}, use, repeated);
 }
 
@@ -255,7 +255,7 @@ function withKeys(drafts: readonly Draft[]): Keyed[] {
 	);
 }
 
-type Running = Compared & {readonly outcome: Promise<Accepted>};
+type Running = Compared & {readonly outcome: Promise<SendResult>};
 
 /**
  * Tracks sends with an Idempotency-Key in this process. A second one with the same key waits for the first, at most
@@ -264,7 +264,7 @@ type Running = Compared & {readonly outcome: Promise<Accepted>};
 export function createInFlight(waitMs: number) {
 	const running = new Map<string, Running>();
 
-	async function runFirst(name: string, compared: Compared, send: () => Promise<Accepted>): Promise<Accepted> {
+	async function runFirst(name: string, compared: Compared, send: () => Promise<SendResult>): Promise<SendResult> {
 		const outcome = send();
 		running.set(name, {...compared, outcome});
 		try {
@@ -275,7 +275,7 @@ export function createInFlight(waitMs: number) {
 	}
 
 	/** `name` is the key together with the scope in which it is unique. */
-	return async (name: string, idempotency: Compared, send: () => Promise<Accepted>): Promise<Accepted> => {
+	return async (name: string, idempotency: Compared, send: () => Promise<SendResult>): Promise<SendResult> => {
 		if (!running.has(name)) {
 			return await runFirst(name, idempotency, send);
 		}

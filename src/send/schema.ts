@@ -1,6 +1,6 @@
 import type {Static} from 'typebox';
 import {Numeral, writeExact} from '../kit/exact-json.ts';
-import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
+import {defaultAttachments, maxAttachments} from '../mail/attachment-limits.ts';
 import {priorities} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {field} from '../resources/fields.ts';
@@ -266,11 +266,11 @@ export const batchItem = Type.Object(
 export type BatchItem = Static<typeof batchItem>;
 
 const largeFile = Type.Object({...attachment.properties, content: Type.String({format: 'large-file'})}, strict);
-const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.max}))};
+const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: maxAttachments.max}))};
 
 /** The same bodies for a workspace that allows more and larger attachments. `read-send.ts` enforces its limits. */
-export const wideSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);
-export const wideItem = Type.Object({...batchItem.properties, ...largeFiles}, strict);
+export const largeFileSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);
+export const largeFileItem = Type.Object({...batchItem.properties, ...largeFiles}, strict);
 
 /** The headers that a send accepts. */
 export const sendHeaders = Type.Object({

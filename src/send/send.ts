@@ -13,10 +13,9 @@ import {findWorkspace, type Workspace} from '../resources/workspaces/store.ts';
 import {createRowCache} from '../store/changes.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
-import {findSent, listAttachments} from '../store/messages.ts';
+import {findForResend, listAttachments} from '../store/messages.ts';
 import type {Vault} from '../store/sealed.ts';
 import {
-	type Accepted,
 	createInFlight,
 	type Draft,
 	findReplay,
@@ -24,6 +23,7 @@ import {
 	type Refused,
 	refused,
 	type Send,
+	type SendResult,
 	toKeyName,
 } from './draft.ts';
 import {withoutSensitive} from './sensitive.ts';
@@ -71,9 +71,9 @@ type KeyedSend = {readonly send: Send; readonly idempotency: Idempotency | null}
 
 export type Accept = {
 	/** Accepts one message. */
-	readonly single: (send: Send, idempotency: Idempotency | null) => Promise<Accepted>;
+	readonly single: (send: Send, idempotency: Idempotency | null) => Promise<SendResult>;
 	/** Accepts messages in one transaction, each decided on its own. Returns one result per send, in order. */
-	readonly batch: (sends: readonly KeyedSend[]) => Promise<readonly Accepted[]>;
+	readonly batch: (sends: readonly KeyedSend[]) => Promise<readonly SendResult[]>;
 	readonly isPaused: (workspaceId: string) => Promise<boolean>;
 };
 
@@ -84,7 +84,7 @@ export type AcceptOptions = {
 	readonly clock: Clock;
 	readonly vault: Pick<Vault, 'seal'>;
 	/** Created by `createAcceptWrite`. */
-	readonly acceptWrite: GroupWrite<readonly Draft[], readonly Accepted[]>;
+	readonly acceptWrite: GroupWrite<readonly Draft[], readonly SendResult[]>;
 	/** How long an Idempotency-Key is remembered, in milliseconds. */
 	readonly keyRetention: () => number;
 	/** How long a send waits for another one with the same key, in milliseconds. */
@@ -109,14 +109,14 @@ export function createAccept(options: AcceptOptions): Accept {
 	const {catalog, vault, reader, clock, keyRetention, keyWait = defaultKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
 
-	async function accept(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
+	async function accept(send: Send, idempotency: Idempotency | null): Promise<SendResult> {
 		return await settle(await draft({catalog, vault}, send, idempotency), send, idempotency);
 	}
 
-	async function settle(drafted: Drafted, send: Send, idempotency: Idempotency | null): Promise<Accepted> {
+	async function settle(drafted: Drafted, send: Send, idempotency: Idempotency | null): Promise<SendResult> {
 		if (drafted.ok) {
 			const [result] = await write(options, [drafted.draft]);
-			return result as Accepted;
+			return result as SendResult;
 		}
 		// A key that was used before takes precedence over all checks of the send.
 		const replay =
@@ -124,7 +124,7 @@ export function createAccept(options: AcceptOptions): Accept {
 		return replay ?? drafted;
 	}
 
-	function runOnce(send: Send, idempotency: Idempotency, work: () => Promise<Accepted>): Promise<Accepted> {
+	function runOnce(send: Send, idempotency: Idempotency, work: () => Promise<SendResult>): Promise<SendResult> {
 		return inFlight(keyNameText(toKeyName(send, idempotency)), idempotency, work);
 	}
 
@@ -149,7 +149,7 @@ export function createAccept(options: AcceptOptions): Accept {
 			}
 			const drafts = drafted.flatMap(result => (result.ok ? [result.draft] : []));
 			const results = (drafts.length > 0 ? await write(options, drafts) : []).values();
-			return drafted.map(result => (result.ok ? (results.next().value as Accepted) : result));
+			return drafted.map(result => (result.ok ? (results.next().value as SendResult) : result));
 		},
 		isPaused: async workspaceId => isPaused(await catalog.workspace(workspaceId)),
 	};
@@ -159,7 +159,7 @@ export function createAccept(options: AcceptOptions): Accept {
 async function write(
 	{writer, acceptWrite, onWriting, onAccepted}: AcceptOptions,
 	drafts: readonly Draft[],
-): Promise<readonly Accepted[]> {
+): Promise<readonly SendResult[]> {
 	const writing = writer.submit(acceptWrite, drafts);
 	// A claim that follows shares the transaction.
 	if (writer.isOrdered) {
@@ -169,14 +169,14 @@ async function write(
 	if (!writer.isOrdered) {
 		onWriting(toQueues(drafts));
 	}
-	const accepted = drafts.filter((_, index) => isNew(results[index] as Accepted));
+	const accepted = drafts.filter((_, index) => isNew(results[index] as SendResult));
 	if (accepted[0]) {
 		onAccepted(accepted[0].send.mode, accepted.length, toQueues(accepted));
 	}
 	return results;
 }
 
-const isNew = (result: Accepted): boolean => result.ok && !result.replayed;
+const isNew = (result: SendResult): boolean => result.ok && !result.replayed;
 
 function toQueues(drafts: readonly Draft[]): Iterable<Arrival> {
 	const queues = new Map<string, Arrival>();
@@ -273,7 +273,7 @@ export async function readResend(
 	workspaceId: string,
 	id: string,
 ): Promise<Send | 'erased' | 'removed' | undefined> {
-	const sent = await findSent(reader, workspaceId, id);
+	const sent = await findForResend(reader, workspaceId, id);
 	if (!sent || sent.erasedAt !== null || sent.to === erasedAddress) {
 		return sent && 'erased';
 	}

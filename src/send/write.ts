@@ -26,7 +26,7 @@ import {insertAttachments, insertMessages, type NewMessage} from '../store/messa
 import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {addToMonth, countMonth, countUsage, type MonthCount, subtractFromMonth} from '../store/usage.ts';
-import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
+import {accepted, type Draft, refused, releaseRefused, resolveKeys, type Send, type SendResult} from './draft.ts';
 
 type AcceptWriteOptions = {
 	readonly clock: Clock;
@@ -40,7 +40,7 @@ type AcceptWriteOptions = {
  * Idempotency-Keys, usage, contacts, messages, attachments and recipients. A message row also serves as the `accepted`
  * event, which has no row of its own. An item is a single send or all sends of a batch.
  */
-export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
+export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly SendResult[]> {
 	const {clock, newId, keyRetention} = options;
 	return {
 		name: 'accept',
@@ -78,10 +78,10 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 	};
 }
 
-function toEntries(drafts: readonly Draft[], results: readonly Accepted[]): Entry[] {
+function toEntries(drafts: readonly Draft[], results: readonly SendResult[]): Entry[] {
 	const entries: Entry[] = [];
 	for (const [index, draft] of drafts.entries()) {
-		const result = results[index] as Accepted;
+		const result = results[index] as SendResult;
 		if (result.ok && !result.replayed) {
 			entries.push({id: result.id, draft});
 		}
@@ -169,8 +169,8 @@ class SendBlocks {
 	}
 }
 
-function judgeAll(drafts: readonly Draft[], blocks: SendBlocks, newId: NewId): Accepted[] {
-	const judged: Accepted[] = [];
+function judgeAll(drafts: readonly Draft[], blocks: SendBlocks, newId: NewId): SendResult[] {
+	const judged: SendResult[] = [];
 	for (const draft of drafts) {
 		judged.push(
 			blocks.isWorkspaceDeleted(draft)
@@ -182,7 +182,7 @@ function judgeAll(drafts: readonly Draft[], blocks: SendBlocks, newId: NewId): A
 }
 
 /** Runs the checks that need the newest rows. If several fail, the first one here determines the error code. */
-function judge(draft: Draft, reason: BlockReason | null, newId: NewId): Accepted {
+function judge(draft: Draft, reason: BlockReason | null, newId: NewId): SendResult {
 	if (reason === 'suppressed') {
 		return refused('recipient_suppressed');
 	}
@@ -386,9 +386,9 @@ type WorkspaceSends = {
 async function enforceQuotas(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
-	results: readonly Accepted[],
+	results: readonly SendResult[],
 	now: number,
-): Promise<{readonly results: readonly Accepted[]; readonly over: ReadonlySet<number>}> {
+): Promise<{readonly results: readonly SendResult[]; readonly over: ReadonlySet<number>}> {
 	const limited = groupByWorkspace(drafts, results).filter(({quota}) => quota !== null);
 	const over = new Set<number>();
 	if (limited.length === 0) {
@@ -417,7 +417,7 @@ async function enforceQuotas(
 async function countSends(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
-	results: readonly Accepted[],
+	results: readonly SendResult[],
 	now: number,
 ): Promise<void> {
 	const byWorkspace = groupByWorkspace(drafts, results);
@@ -436,10 +436,10 @@ function monthCount({workspaceId, counted, simulated}: WorkspaceSends): MonthCou
 	return {workspaceId, accepted: counted.length, test: simulated};
 }
 
-function groupByWorkspace(drafts: readonly Draft[], results: readonly Accepted[]): WorkspaceSends[] {
+function groupByWorkspace(drafts: readonly Draft[], results: readonly SendResult[]): WorkspaceSends[] {
 	const byWorkspace = new Map<string, WorkspaceSends>();
 	for (const [index, {send, quota}] of drafts.entries()) {
-		const result = results[index] as Accepted;
+		const result = results[index] as SendResult;
 		if (!result.ok || result.replayed) {
 			continue;
 		}

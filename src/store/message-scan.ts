@@ -3,7 +3,7 @@ import {type IdPrefix, idFloor} from '../mail/ids.ts';
 import {type Mode, type RecipientState, readExtras} from '../mail/message.ts';
 import {isListed, type SearchCondition, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
-import {alongIndex, among, firstThatFit, nearIds, newestFirst} from './engine/rows.ts';
+import {alongIndex, among, createdNearIds, firstThatFit, newestFirst} from './engine/rows.ts';
 import {isReadable} from './erasures.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
 import {readMessages, type StoredMessage} from './messages.ts';
@@ -278,9 +278,9 @@ async function selectMatching(
 		query
 			.join('recipients as r', 'r.message_id', 'm.id')
 			.whereRaw(...among(reader, 'r.message_id', ids))
-			.whereRaw(...nearIds(reader, 'm.id', 'msg', ids))
+			.whereRaw(...createdNearIds(reader, 'm.id', 'msg', ids))
 			.whereRaw("r.role = 'to'")
-			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
+			.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', ids))
 			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
 	}
 	if (scheduledAfter !== undefined) {
@@ -353,8 +353,8 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 		.whereRaw("r.role = 'to'")
 		.whereIn('r.message_id', ids)
 		.whereRaw(isReadable('m'))
-		.whereRaw(...nearIds(reader, 'm.id', 'msg', ids))
-		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
+		.whereRaw(...createdNearIds(reader, 'm.id', 'msg', ids))
+		.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', ids))
 		.orderBy('m.id', 'desc')
 		.select(
 			'm.id',

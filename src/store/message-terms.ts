@@ -3,7 +3,7 @@ import {inParts} from '../kit/collections.ts';
 import type {Recipient, RecipientState} from '../mail/message.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, toTerms} from '../mail/terms.ts';
 import {type IdRange, lockLists, queryRows, type Row, rowSource} from './engine/dialect.ts';
-import {alongIndex, insertRows, nearIds} from './engine/rows.ts';
+import {alongIndex, createdNearIds, insertRows} from './engine/rows.ts';
 
 /*
  * An index of messages by terms. A row of `message_terms` lists messages of one second (`secondOf`) that share a term.
@@ -161,7 +161,7 @@ export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: reado
 		.whereRaw(
 			`coalesce(o.members, substr(o.message_id, ${secondLength + 1})) like '%' || substr(m.id, ${secondLength + 1}) || '%'`,
 		)
-		.whereRaw(...nearIds(reader, 'o.message_id', 'msg', ids));
+		.whereRaw(...createdNearIds(reader, 'o.message_id', 'msg', ids));
 	// A scalar subquery is looked up for each message. PostgreSQL might implement a join by reading the whole index.
 	return reader.raw('coalesce(?, false)', [row.limit(1).select(reader.raw('true'))]);
 }
@@ -219,7 +219,7 @@ async function readRows(
 	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, from: string, below: string]>,
 ): Promise<ListRow[]> {
 	const {sql, bindings} = rowSource(trx, keys, 4);
-	const [near, nearBindings] = nearIds(
+	const [near, nearBindings] = createdNearIds(
 		trx,
 		'w.message_id',
 		'msg',
@@ -243,7 +243,7 @@ async function deleteRows(
 		return [];
 	}
 	const {sql, bindings} = rowSource(trx, keys, keyColumns.length);
-	const [near, nearBindings] = nearIds(
+	const [near, nearBindings] = createdNearIds(
 		trx,
 		'message_id',
 		'msg',
@@ -305,8 +305,8 @@ async function readTerms(
 		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
 		.whereRaw("r.role = 'to'")
 		.whereIn('r.message_id', messageIds)
-		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
-		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
+		.whereRaw(...createdNearIds(trx, 'm.id', 'msg', messageIds))
+		.whereRaw(...createdNearIds(trx, 'r.id', 'rcp', messageIds))
 		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
 	return rows.map(row => storedTerms({...row, ...without}));
 }

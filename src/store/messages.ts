@@ -4,9 +4,9 @@ import type {RecipientState} from '../mail/message.ts';
 import {type Attachment, type Extras, type Mode, readExtras, submittedType} from '../mail/message.ts';
 import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
-import {insertReturning, insertRows, nearIds, toColumns} from './engine/rows.ts';
+import {createdNearIds, insertReturning, insertRows, toColumns} from './engine/rows.ts';
 import {isReadable} from './erasures.ts';
-import {insertPlaced, stateColumns, withCurrentState} from './timeline.ts';
+import {insertWithPositions, stateColumns, withCurrentState} from './timeline.ts';
 
 /**
  * A new message. Addresses are stored as spelled and in comparison form, JSON as text (`null` if empty), and times in
@@ -50,7 +50,7 @@ const columns = toColumns(
 
 /** Inserts messages. A message's row is also its `accepted` event, so it has a position among the events. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
-	await insertPlaced(trx, 'messages', columns.names, messages.map(toRow));
+	await insertWithPositions(trx, 'messages', columns.names, messages.map(toRow));
 }
 
 function toRow(message: NewMessage): Row {
@@ -77,7 +77,7 @@ export type StoredMessage = Pick<
 };
 
 /** The mode of a message, and whether its content is still there. */
-export type MessageStatus = {
+export type ContentStatus = {
 	readonly mode: Mode;
 	readonly erasedAt: string | null;
 	/** Whether its content was removed at the end of the retention period for content. */
@@ -89,7 +89,7 @@ export async function findMessageStatus(
 	reader: Knex,
 	workspaceId: string,
 	id: string,
-): Promise<MessageStatus | undefined> {
+): Promise<ContentStatus | undefined> {
 	const row: {mode: Mode; erasedAt: string | null; extras: string | null} | undefined = await reader('messages')
 		.where({id, workspace_id: workspaceId})
 		.whereRaw(isReadable('messages'))
@@ -98,7 +98,7 @@ export async function findMessageStatus(
 }
 
 /** Returns the fields of a message that its links need; `undefined` if it was removed. */
-export async function findLinked(
+export async function findMessageOfLink(
 	reader: Knex,
 	workspaceId: string,
 	id: string,
@@ -156,7 +156,7 @@ export async function readMessages(
 		.join('template_versions as v', 'v.id', 'm.version_id')
 		.join('templates as t', 't.id', 'v.template_id')
 		.whereIn('m.id', ids)
-		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
+		.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', ids))
 		.where({'m.workspace_id': workspaceId})
 		.whereRaw(isReadable('m'))
 		.orderBy('m.id', 'desc')
@@ -189,7 +189,7 @@ export async function readMessages(
 }
 
 /** A message as it was submitted, for resending it; JSON is text. `listAttachments` reads its attachments. */
-export type SentMessage = Pick<MessageStatus, 'erasedAt'> &
+export type ResendableMessage = Pick<ContentStatus, 'erasedAt'> &
 	Omit<
 		NewMessage,
 		| 'id'
@@ -208,7 +208,11 @@ const sentColumns = toColumns(
 	'mode replyTo cc templateId data metadata tags topicCode locale timezone tracking extras erasedAt',
 );
 
-export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
+export async function findForResend(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<ResendableMessage | undefined> {
 	return await reader('messages')
 		.where({id, workspace_id: workspaceId})
 		.whereRaw(isReadable('messages'))
@@ -236,7 +240,10 @@ async function readAttachmentNames(
 type PostedMessage = Omit<WebhookMessage, 'subject'> & {readonly id: string; readonly mode: Mode};
 
 /** Returns the fields of messages that webhooks post, by message id. Removed messages are left out. */
-export async function readPosted(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, PostedMessage>> {
+export async function readWebhookMessages(
+	trx: Knex.Transaction,
+	ids: readonly string[],
+): Promise<Map<string, PostedMessage>> {
 	const rows: PostedMessage[] = await trx('messages')
 		.whereIn('id', [...new Set(ids)])
 		.select('id', 'mode', 'metadata', 'tags', 'template_id as templateId');
@@ -247,7 +254,7 @@ export async function readPosted(trx: Knex.Transaction, ids: readonly string[]):
 export async function readSubjects(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
 	const rows: Array<{id: string; subject: string}> = await trx('recipients')
 		.whereIn('message_id', ids)
-		.whereRaw(...nearIds(trx, 'id', 'rcp', ids))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', ids))
 		.where({role: 'to'})
 		.whereNotNull('subject')
 		.select('message_id as id', 'subject');
@@ -280,7 +287,7 @@ export async function insertAttachments(
 }
 
 /** Returns the total size of a message's attachments in bytes. */
-export async function sizeAttachments(reader: Knex, messageId: string): Promise<number> {
+export async function sumAttachmentSizes(reader: Knex, messageId: string): Promise<number> {
 	const row = await reader('attachments')
 		.where({message_id: messageId})
 		.first<{size: number | string | null}>(reader.raw('sum(length(content)) as size'));

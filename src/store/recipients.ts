@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Attempt, PreviousAttempt} from '../mail/outcome.ts';
 import {lockLate, queryRows, type Row, rowSource} from './engine/dialect.ts';
-import {insertRows, nearIds, toColumns} from './engine/rows.ts';
+import {createdNearIds, insertRows, toColumns} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
 import type {Claimed} from './queue/claims.ts';
 import {dequeue, enqueue, lockOpen, type Waiting} from './queue/open-recipients.ts';
@@ -75,7 +75,7 @@ export async function findRecipientFor(
 ): Promise<string | undefined> {
 	const row = await trx('recipients')
 		.where({message_id: messageId, address_key: addressKey, role})
-		.whereRaw(...nearIds(trx, 'id', 'rcp', [messageId]))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', [messageId]))
 		.forShare()
 		.first('id');
 	return row?.id;
@@ -103,7 +103,7 @@ export async function listRecipients(
 	const rows = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
-		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
 		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
 	return rows.map(withCurrentState) as Array<Omit<StoredRecipient, 'attempts'>>;
@@ -192,7 +192,7 @@ export async function readStatus(
 	const row = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.role': 'to'})
-		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', [messageId]))
 		.first(reader.raw(`${stateOf('r')} as state`), 'q.next_attempt_at');
 	return row && {state: row.state, waiting: row.next_attempt_at !== null};
 }
@@ -269,8 +269,8 @@ export async function findTrackedRecipients(
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
 		.whereIn('r.message_id', messageIds)
-		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
-		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
+		.whereRaw(...createdNearIds(trx, 'r.id', 'rcp', messageIds))
+		.whereRaw(...createdNearIds(trx, 'm.id', 'msg', messageIds))
 		.whereNull('m.erased_at')
 		.forShare('r')
 		.select(...trackedColumns.selectedOf('r'), 'w.track_opens_at', 'w.track_clicks_at');
@@ -283,8 +283,8 @@ export async function readEngagement(reader: Knex, messageId: string): Promise<E
 	return await reader('engagement as e')
 		.join('recipients as r', 'r.id', 'e.recipient_id')
 		.where('r.message_id', messageId)
-		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
-		.whereRaw(...nearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
+		.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', [messageId]))
+		.whereRaw(...createdNearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
 		.orderBy([
 			{column: 'e.recipient_id'},
 			{column: 'e.kind', order: 'desc'},

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {EventType, Recipient} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
-import {insertReturning, nearIds, toColumns} from './engine/rows.ts';
+import {createdNearIds, insertReturning, toColumns} from './engine/rows.ts';
 
 const recipientColumns = toColumns(
 	'id workspace_id message_id address address_key role destination state sent_at attempts',
@@ -33,8 +33,8 @@ export async function findReportedRecipients(
 		.join('messages as m', 'm.id', 'c.message_id')
 		.join('workspaces as w', 'w.id', 'c.workspace_id')
 		.whereIn(column, ids)
-		.whereRaw(...nearIds(trx, 'c.id', 'rcp', ids))
-		.whereRaw(...nearIds(trx, 'm.id', 'msg', ids))
+		.whereRaw(...createdNearIds(trx, 'c.id', 'rcp', ids))
+		.whereRaw(...createdNearIds(trx, 'm.id', 'msg', ids))
 		// In a fixed order, because others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')

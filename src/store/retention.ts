@@ -12,7 +12,7 @@ import {
 import {messageIdTerm} from '../mail/terms.ts';
 import {deleteDeliveries, findForMessages} from '../resources/webhooks/store.ts';
 import {type Dialect, holdsBytes, lockLate, queryRows, rowSource} from './engine/dialect.ts';
-import {alongIndex, nearIds} from './engine/rows.ts';
+import {alongIndex, createdNearIds} from './engine/rows.ts';
 import type {Erasure} from './erasures.ts';
 import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-recipients.ts';
@@ -60,7 +60,7 @@ export async function removeMessages(
 	// the deletes below.
 	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
-		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', old))
 		.orderBy('id')
 		.forUpdate()
 		.pluck('id');
@@ -81,7 +81,7 @@ export async function removeMessages(
 async function findQueuedMessages(trx: Knex.Transaction, ids: readonly string[]): Promise<ReadonlySet<string>> {
 	const waiting: string[] = await trx('recipients as r')
 		.whereIn('r.message_id', ids)
-		.whereRaw(...nearIds(trx, 'r.id', 'rcp', ids))
+		.whereRaw(...createdNearIds(trx, 'r.id', 'rcp', ids))
 		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
 		.pluck('r.message_id');
 	return new Set(waiting);
@@ -125,7 +125,7 @@ export async function emptyMessages(
 	await trx('attachments').whereIn('message_id', ids).delete();
 	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', ids)
-		.whereRaw(...nearIds(trx, 'id', 'rcp', ids))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', ids))
 		.pluck('id');
 	await trx('recipients').whereIn('id', recipientIds).whereNotNull('subject').update({subject: null});
 	return {next, recipientIds, isAll: waiting.size === 0};
@@ -206,7 +206,7 @@ export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number):
 		const ids: string[] = await alongIndex(reader, 'messages', index, {below}).limit(messagesAtOnce).pluck('id');
 		const recipients = reader('recipients')
 			.whereIn('message_id', ids)
-			.whereRaw(...nearIds(reader, 'id', 'rcp', ids));
+			.whereRaw(...createdNearIds(reader, 'id', 'rcp', ids));
 		open.push(...(await pluckQueued(recipients).limit(limit - open.length)));
 		below = ids.at(-1) ?? below;
 		if (ids.length < messagesAtOnce) {
@@ -227,7 +227,7 @@ export async function findRecipientsOf(
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	return await trx('recipients')
 		.whereIn('message_id', messageIds)
-		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', messageIds))
 		.select('id', 'message_id', 'role');
 }
 
@@ -352,7 +352,7 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 	});
 	await trx('recipients')
 		.whereIn('message_id', messageIds)
-		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.whereRaw(...createdNearIds(trx, 'id', 'rcp', messageIds))
 		.whereNotNull('subject')
 		.update({subject: null});
 	await trx('attachments').whereIn('message_id', messageIds).delete();
@@ -403,7 +403,7 @@ export async function rewriteAddresses(
 		return [id, newCc, newReplyTo, newReplyTo === replyTo ? extras : extrasJson(otherExtras)];
 	});
 	const {sql, bindings} = rowSource(trx, rows, 4);
-	const [near, nearBindings] = nearIds(trx, 'messages.id', 'msg', messageIds);
+	const [near, nearBindings] = createdNearIds(trx, 'messages.id', 'msg', messageIds);
 	await trx.raw(
 		`update messages set cc = v.column2, reply_to = v.column3, extras = v.column4 from (${sql}) as v
 		where messages.id = v.column1 and ${near}`,

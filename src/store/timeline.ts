@@ -3,7 +3,7 @@ import {storeTime} from '../kit/time.ts';
 import {idTime} from '../mail/ids.ts';
 import type {EventType, RecipientState, Role} from '../mail/message.ts';
 import {hasOneWriter, queryRows, type Row, rowSource} from './engine/dialect.ts';
-import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
+import {among, createdNearIds, insertRows, namedIds} from './engine/rows.ts';
 
 // Each event has a position in the stream of all events. A reader that has read up to a settled position has missed no
 // event before it, regardless of clocks: docs/internals/decisions/0021-event-positions.md.
@@ -23,7 +23,7 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 }
 
 /** Inserts rows of events or messages, each with a position. */
-export async function insertPlaced(
+export async function insertWithPositions(
 	trx: Knex.Transaction,
 	table: 'events' | 'messages',
 	columns: readonly string[],
@@ -239,7 +239,7 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 		return;
 	}
 	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail', 'earlier'];
-	await insertPlaced(trx, 'events', columns, sharedRows(events).map(toRow));
+	await insertWithPositions(trx, 'events', columns, sharedRows(events).map(toRow));
 }
 
 function toRow(row: SharedRow): Row {
@@ -286,7 +286,7 @@ async function findQueuedRow(reader: Knex, messageId: string): Promise<StoredRow
 
 /** Returns the events of a message without rows of their own: its acceptance, and `queued` during the first attempt. */
 async function readBegun(reader: Knex, messageId: string): Promise<StoredEvent[]> {
-	const [near, ofMessage] = nearIds(reader, 'r.id', 'rcp', [messageId]);
+	const [near, ofMessage] = createdNearIds(reader, 'r.id', 'rcp', [messageId]);
 	const message: {position: unknown; created_at: string; queued: string | null} | undefined = await reader(
 		'messages as m',
 	)

@@ -1,8 +1,8 @@
 import test from 'ava';
-import {Seats} from '../../src/kit/turns.ts';
+import {ConcurrencyLimit} from '../../src/kit/turns.ts';
 
 test('each owner has a fixed number of seats and releases each only once', t => {
-	const seats = new Seats(2);
+	const seats = new ConcurrencyLimit(2);
 	const take = (owner: string) => seats.take(owner);
 	const [first, second] = [take('a'), take('a')];
 	t.truthy(first && second);
@@ -15,7 +15,7 @@ test('each owner has a fixed number of seats and releases each only once', t => 
 });
 
 test('releases a seat whether its work succeeds, rejects or throws synchronously', async t => {
-	const seats = new Seats(1);
+	const seats = new ConcurrencyLimit(1);
 	t.is(await seats.hold('a', async () => 7), 7);
 	await t.throwsAsync(
 		seats.hold('a', async () => Promise.reject(new Error('x'))),

@@ -11,7 +11,14 @@ import {
 	toUsageFigures,
 	waitForArrival,
 } from '../../src/cli/bench/measures.ts';
-import {compiled, legal, makeShop, plain, type Workload, withStore} from '../../src/cli/bench/throw-away.ts';
+import {
+	compileTemplate,
+	createBenchStore,
+	paddingText,
+	plain,
+	type Workload,
+	withStore,
+} from '../../src/cli/bench/throw-away.ts';
 import {readStats} from '../../src/resources/messages/stats.ts';
 import type {AccountedSink} from './accounted-sink.ts';
 import {accountOf, type Entry} from './books.ts';
@@ -21,7 +28,7 @@ import {accountOf, type Entry} from './books.ts';
 /** The receipt of `mailctl bench` with more to read: 100 KB of mail, as KumoMTA publishes its figures. */
 export const large: Workload = {
 	...plain,
-	template: {...plain.template, html: plain.template.html?.replace('</body>', legal.repeat(330))},
+	template: {...plain.template, html: plain.template.html?.replace('</body>', paddingText.repeat(330))},
 };
 
 /** The end-to-end run, and what became of each mail by the sink and by the store. */
@@ -49,10 +56,10 @@ async function became(bench: Bench, all: readonly Entry[], {report: {accepted, s
 /** How soon a daemon is ready on a store in which the messages wait, all due, and how fast they leave. */
 export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Promise<Figures> {
 	const {tools, workload, messages} = bench;
-	const shop = await makeShop(bench, workload, tools);
+	const shop = await createBenchStore(bench, workload, tools);
 	const {workspaceId} = shop;
 	const now = tools.clock.now();
-	const variant = await compiled(workload.template);
+	const variant = await compileTemplate(workload.template);
 	await withStore(bench, async ({store}) => {
 		const filled = await store.writer.transaction(trx => prepareWorkspace(trx, tools, workspaceId, variant));
 		const {data} = workload;

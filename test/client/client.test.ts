@@ -4,7 +4,7 @@ import type {AddressInfo} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Mailctl, MailctlError, verifyWebhook} from 'mailctl/client';
-import {createMessageReader, type StreamMessage} from '../../src/client/requests.ts';
+import {createEventParser, type ServerSentEvent} from '../../src/client/requests.ts';
 import {streamIds} from '../../src/resources/messages/events-api.ts';
 import {signature} from '../../src/resources/webhooks/post.ts';
 import {idOf, startApi} from '../helpers/api.ts';
@@ -249,9 +249,9 @@ test('reads the same stream messages in any pieces, whatever the text', t => {
 	fc.assert(
 		fc.property(fc.array(line), fc.constantFrom('\n', '\r\n'), fc.array(fc.nat(20)), (lines, end, cuts) => {
 			const text = `${lines.map(one => one.replaceAll(/[\r\n]/g, '')).join(end)}${end}`;
-			const whole = createMessageReader()(text);
-			const read = createMessageReader();
-			const pieces: StreamMessage[] = [];
+			const whole = createEventParser()(text);
+			const read = createEventParser();
+			const pieces: ServerSentEvent[] = [];
 			let at = 0;
 			for (const cut of [...cuts, text.length]) {
 				pieces.push(...read(text.slice(at, at + cut)));
@@ -261,7 +261,7 @@ test('reads the same stream messages in any pieces, whatever the text', t => {
 			t.true(whole.every(one => one.id !== null || one.data !== '' || lines.some(one => one.startsWith('data'))));
 		}),
 	);
-	t.deepEqual(createMessageReader()('data: a\ndata:b\nid: 7\n\n: x\n\nid: 8\n\ndata: c'), [
+	t.deepEqual(createEventParser()('data: a\ndata:b\nid: 7\n\n: x\n\nid: 8\n\ndata: c'), [
 		{id: '7', data: 'a\nb'},
 		{id: '8', data: ''},
 	]);

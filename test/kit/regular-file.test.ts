@@ -2,7 +2,7 @@ import {execFileSync} from 'node:child_process';
 import {mkdirSync, symlinkSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {openRegular, readGuarded, readRegular, readSettingFile} from '../../src/kit/regular-file.ts';
+import {openRegular, readFileWithOwner, readRegular, readSettingFile} from '../../src/kit/regular-file.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 test('reads only regular files, without blocking', async t => {
@@ -41,9 +41,9 @@ test('limits the size of a file, even if the system does not report it', async t
 	await t.throwsAsync(readRegular(file, 199_999, 'refuse'), {message: `${file} is longer than 199999 octets`});
 	t.true((await readRegular('/proc/self/status', 100_000, 'refuse')).length > 0);
 	await t.throwsAsync(readRegular('/proc/self/status', 10, 'refuse'), {code: 'FILE_REFUSED'});
-	t.throws(() => readGuarded('/proc/self/status', 10), {code: 'FILE_REFUSED'});
-	t.is(readGuarded(file, 200_000).content.length, 200_000);
-	t.throws(() => readGuarded(file, 199_999), {code: 'FILE_REFUSED'});
+	t.throws(() => readFileWithOwner('/proc/self/status', 10), {code: 'FILE_REFUSED'});
+	t.is(readFileWithOwner(file, 200_000).content.length, 200_000);
+	t.throws(() => readFileWithOwner(file, 199_999), {code: 'FILE_REFUSED'});
 	writeFileSync(file, Buffer.alloc(5 * 1024 ** 2));
 	t.throws(() => readSettingFile(file), {code: 'FILE_REFUSED'});
 });

@@ -1,7 +1,7 @@
 import test from 'ava';
-import {type Accepted, accepted, createInFlight, refused} from '../../src/send/draft.ts';
+import {accepted, createInFlight, refused, type SendResult} from '../../src/send/draft.ts';
 
-type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Error) => void};
+type Run = {readonly end: (result: SendResult) => void; readonly fail: (error: Error) => void};
 
 /** Starts sends that finish when the test says so, in the order in which they started. */
 function start(waitMs = 600_000) {
@@ -11,7 +11,7 @@ function start(waitMs = 600_000) {
 		inFlight(
 			name,
 			{fingerprint, others},
-			() => new Promise<Accepted>((resolve, reject) => begun.push({end: resolve, fail: reject})),
+			() => new Promise<SendResult>((resolve, reject) => begun.push({end: resolve, fail: reject})),
 		);
 	const run = (index: number) => begun[index] as Run;
 	return {send, run, begun};

@@ -67,7 +67,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(test, 'the headers describe the month when the quota refuses a send', async (t, store) => {
+storeTest(test, 'the headers give the monthly quota when the quota refuses a send', async (t, store) => {
 	conforms(t, 'rate.quota');
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 100, windowMs: 60_000}});
 	await setQuota(api, 1);

@@ -3,7 +3,7 @@ import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {Worker} from 'node:worker_threads';
 import {fillStore, prepareWorkspace} from '../../src/cli/bench/fill.ts';
-import {compiled, makeShop, type Shop, withStore} from '../../src/cli/bench/throw-away.ts';
+import {type BenchStore, compileTemplate, createBenchStore, withStore} from '../../src/cli/bench/throw-away.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {allocator} from '../../src/kit/memory.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
@@ -33,7 +33,7 @@ export type Lab = {
 	readonly dataDir: string;
 	/** Where the API is, in all lives of the daemon. */
 	readonly url: string;
-	readonly shop: Shop;
+	readonly shop: BenchStore;
 	readonly tally: Tally;
 	/** Mails that came again. */
 	readonly again: readonly Again[];
@@ -106,7 +106,7 @@ export async function openLab(t: Scope, {seconds, diskGib, mails}: LabOptions): 
 	const dataDir = join(program.folder, 'data');
 	mkdirSync(dataDir, {mode: 0o700});
 	mountDisk(t, join(program.folder, 'disk.img'), dataDir, diskGib);
-	const shop = await makeShop(program, toManyDomains, tools);
+	const shop = await createBenchStore(program, toManyDomains, tools);
 
 	const url = `http://127.0.0.1:${port}`;
 	const {template: _, to, data, domains} = toManyDomains;
@@ -137,7 +137,7 @@ export async function openLab(t: Scope, {seconds, diskGib, mails}: LabOptions): 
 
 /** Messages of eighty days that have all come to their end, in a workspace of their own. No daemon runs. */
 export async function fillPast({program}: Lab, messages: number): Promise<void> {
-	const variant = await compiled(toManyDomains.template);
+	const variant = await compileTemplate(toManyDomains.template);
 	await withStore(program, async ({store}) => {
 		const filled = await store.writer.transaction(async trx => {
 			const workspace = await createWorkspace(trx, tools, {name: 'past'});

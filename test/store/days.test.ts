@@ -3,7 +3,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
-import {findMessage, readPosted, storeExtras} from '../../src/store/messages.ts';
+import {findMessage, readWebhookMessages, storeExtras} from '../../src/store/messages.ts';
 import {createDays, dropDay, findPast, purgeRelated} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {lockUnbegun, reschedule} from '../../src/store/queue/open-recipients.ts';
@@ -117,7 +117,7 @@ postgresTest('queries about a message open only the partitions of its day', asyn
 				await readEarlier(trx, recipients);
 				await endClaims(trx, boot, ended as never);
 				await writeOutcomes(trx, ended as never);
-				await readPosted(trx, ids);
+				await readWebhookMessages(trx, ids);
 			}),
 		show: async recipients => {
 			await findMessage(reader, workspaceId, id);

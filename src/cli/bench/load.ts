@@ -4,7 +4,7 @@ import {monotonicMs, percentiles} from './latency.ts';
 // A load generator in its own process. It speaks keep-alive HTTP/1.1 itself, to use as little as possible of the
 // machine that it measures.
 
-export type LoadOrder = {
+export type LoadJob = {
 	readonly host: string;
 	readonly port: number;
 	readonly key: string;
@@ -31,7 +31,7 @@ export type LoadReport = {
 /** Matches the head of a complete response and captures its status and the length of its body. */
 const completeResponse = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S]*?\r\n\r\n/i;
 
-async function run(order: LoadOrder): Promise<LoadReport> {
+async function run(order: LoadJob): Promise<LoadReport> {
 	const {perRequest, messages, domains} = order;
 	const latencies: number[] = [];
 	const sent: number[] = [];
@@ -77,7 +77,7 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 
 /** Sends requests over one connection, each after the response to the previous one, until `nextRequest` has no more. */
 function sendRequests(
-	{host, port}: LoadOrder,
+	{host, port}: LoadJob,
 	nextRequest: (sentAt: number) => string | null,
 	onResponse: (latency: number, status: string, body: string) => void,
 ): Promise<void> {
@@ -110,6 +110,6 @@ function sendRequests(
 	});
 }
 
-process.on('message', async (order: LoadOrder) => {
+process.on('message', async (order: LoadJob) => {
 	process.send?.(await run(order));
 });

@@ -4,8 +4,16 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {entryPoint} from '../../kit/program-files.ts';
 import type {ActTools} from '../../mail/operator.ts';
-import type {LoadOrder, LoadReport} from './load.ts';
-import {type Daemon, makeShop, type Settings, type Shop, startDaemon, type Usage, type Workload} from './throw-away.ts';
+import type {LoadJob, LoadReport} from './load.ts';
+import {
+	type BenchStore,
+	createBenchStore,
+	type Daemon,
+	type Settings,
+	startDaemon,
+	type Usage,
+	type Workload,
+} from './throw-away.ts';
 
 // src/cli/bench measures the program: it creates a temporary store (throw-away.ts), starts a daemon in its own process,
 // sends to it from another process (load.ts) and receives the messages in an SMTP sink (sink-thread.ts).
@@ -24,7 +32,7 @@ export type Bench = {
 	/** Options of Node.js for the daemon, such as profiling. */
 	readonly nodeOptions?: readonly string[];
 	/** Starts work that runs during the measurement. Returns a function that stops it. */
-	readonly beside?: (daemon: Daemon, shop: Shop) => Promise<() => void | Promise<void>>;
+	readonly beside?: (daemon: Daemon, shop: BenchStore) => Promise<() => void | Promise<void>>;
 };
 
 /** The results of a measurement. Rates are messages per second; CPU time is that of the daemon with all its threads. */
@@ -39,7 +47,7 @@ const pollMs = 5;
 
 /** Measures how fast sends are accepted while nothing is delivered. */
 export async function measureAccept(bench: Bench): Promise<Figures> {
-	const shop = await makeShop(bench, bench.workload, bench.tools);
+	const shop = await createBenchStore(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {MAILCTL_ROLES: 'api'});
 	await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
 	const before = daemon.usage();
@@ -59,7 +67,7 @@ export type EndToEnd = {readonly figures: Figures; readonly report: LoadReport; 
 
 /** Measures how fast messages get from the request to the sink. */
 export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): Promise<EndToEnd> {
-	const shop = await makeShop(bench, bench.workload, bench.tools);
+	const shop = await createBenchStore(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {});
 	const order = daemon.order(Math.min(warmUp, bench.messages), bench.connections);
 	const warm = await load({...order, send: order.send.replace('user{n}', 'warm{n}')});
@@ -94,7 +102,7 @@ export function relayTo({port}: Pick<Sink, 'port'>): Settings {
 }
 
 /** Starts the daemon of a measurement. */
-export async function serve(bench: Bench, shop: Shop, settings: Settings): Promise<Daemon> {
+export async function serve(bench: Bench, shop: BenchStore, settings: Settings): Promise<Daemon> {
 	return await startDaemon(shop, bench.workload, {...settings, ...bench.settings}, bench.nodeOptions);
 }
 
@@ -121,7 +129,7 @@ export function toUsageFigures(before: Usage, after: Usage, count: number): Figu
 }
 
 /** Sends many messages from a separate process. Resolves when every request has a response. */
-export async function load(order: LoadOrder): Promise<LoadReport> {
+export async function load(order: LoadJob): Promise<LoadReport> {
 	const child = fork(entryPoint('cli/bench/load'));
 	child.send(order);
 	const [report] = (await once(child, 'message')) as [LoadReport];

@@ -21,12 +21,12 @@ import {saveTemplate, storedVariant} from '../../resources/templates/versions.ts
 import {createWorkspace} from '../../resources/workspaces/rules.ts';
 import {readDaemonFile} from '../../store/data-folder/daemon-file.ts';
 import {type Held, openData} from '../../store/data-folder/open.ts';
-import type {LoadOrder} from './load.ts';
+import type {LoadJob} from './load.ts';
 
 export const benchSender = 'receipts@shop.example';
 
 /** What a load generator needs to know about a temporary store. */
-export type Shop = {
+export type BenchStore = {
 	readonly dataDir: string;
 	readonly workspaceId: string;
 	readonly templateId: string;
@@ -37,9 +37,13 @@ export type Shop = {
 export type BenchLocation = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
 
 /** Creates a store with a workspace, a key, a verified sender and the workload's template. */
-export async function makeShop(location: BenchLocation, workload: Workload, tools: ActTools): Promise<Shop> {
+export async function createBenchStore(
+	location: BenchLocation,
+	workload: Workload,
+	tools: ActTools,
+): Promise<BenchStore> {
 	const dataDir = dataDirOf(location);
-	const [variant, keys] = await Promise.all([compiled(workload.template), generateSigningKeys()]);
+	const [variant, keys] = await Promise.all([compileTemplate(workload.template), generateSigningKeys()]);
 	return await withStore(location, async ({store, vault}) => {
 		return await store.writer.transaction(async trx => {
 			const workspace = await createWorkspace(trx, tools, {name: 'bench'});
@@ -78,7 +82,7 @@ export async function withStore<Value>(location: BenchLocation, work: (held: Hel
 }
 
 /** Compiles a template. Throws if it is invalid. */
-export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
+export async function compileTemplate(source: Workload['template']): Promise<TemplateVariant> {
 	const [result] = await compileInWorker([source], defaultCompileTime);
 	if (!result?.ok) {
 		throw new Error(`The template is invalid: ${JSON.stringify(result?.violations)}`);
@@ -92,7 +96,7 @@ export type Daemon = {
 	readonly url: string;
 	/** Milliseconds from the start of the process until it was ready. */
 	readonly readyMs: number;
-	readonly order: (messages: number, connections: number) => LoadOrder;
+	readonly order: (messages: number, connections: number) => LoadJob;
 	readonly usage: () => Usage;
 	readonly stop: () => Promise<void>;
 };
@@ -106,7 +110,7 @@ const program = fileURLToPath(packageFile('bin/mailctl.js'));
 const pollMs = 5;
 
 export async function startDaemon(
-	{dataDir, templateId, key}: Shop,
+	{dataDir, templateId, key}: BenchStore,
 	workload: Workload,
 	settings: Settings,
 	nodeOptions: readonly string[] = [],
@@ -179,7 +183,7 @@ export type Workload = {
 const style = 'padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333';
 const row = `<tr><td style="${style};border-bottom:1px solid #eeeeee">{{ item.name }}</td><td align="right" style="${style}">{{ item.price | format_currency: "EUR" }}</td></tr>`;
 /** The text that pads the receipts. */
-export const legal =
+export const paddingText =
 	'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. Returns are free within 30 days; keep this receipt for your records.</p>';
 
 /** Sends receipts with ten lines, about 17 KB each, one per request to a single domain. */
@@ -187,7 +191,7 @@ export const plain: Workload = {
 	template: {
 		locale: null,
 		subject: 'Your receipt {{ number }} – thank you',
-		html: `<!doctype html><html><body><h1>Hello {{ name }}</h1><table>{% for item in items %}${row}{% endfor %}</table>${legal.repeat(30)}</body></html>`,
+		html: `<!doctype html><html><body><h1>Hello {{ name }}</h1><table>{% for item in items %}${row}{% endfor %}</table>${paddingText.repeat(30)}</body></html>`,
 	},
 	to: 'user{n}@example.com',
 	data: {name: 'Ada', number: '{n}', items: items(10)},

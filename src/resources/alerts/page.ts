@@ -4,17 +4,17 @@ import {
 	checkbox,
 	code,
 	copyable,
+	disclosure,
 	facts,
 	hidden,
 	input,
 	nothing,
-	opened,
 	section,
 	select,
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {operationForms, wrong} from '../../dashboard/operation-form.ts';
+import {operationForms, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -51,7 +51,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			place: 'alerts',
 			title: 'Alerts',
-			actions: mayAct ? opened('New alert', addForm(form)) : nothing,
+			actions: mayAct ? disclosure('New alert', addForm(form)) : nothing,
 			content: html`${section('Open incidents', incidentTable(incidents, now))}${section('Recipients', alertTable(rows, mayAct, now))}`,
 		};
 	}
@@ -75,7 +75,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 	async function test(alert: Alert): Promise<Answer> {
 		const error = await parts.testAlert(alert);
 		if (error !== null) {
-			wrong(`The test was not sent: ${error}`);
+			rejectForm(`The test was not sent: ${error}`);
 		}
 		return go(path, `Sent a test to ${alert.target}.`);
 	}
@@ -146,7 +146,7 @@ const describeTypes = ({kinds, workspace_id: id}: Alert): string =>
 function rowActs({id, workspace_id: workspaceId}: Alert): Html {
 	return workspaceId === null
 		? html`<span class="soft">mailctl alert</span>`
-		: opened(
+		: disclosure(
 				'Change',
 				html`${act({to: `${path}/${id}/test`, label: 'Send a test', look: 'quiet'})}${act({to: `${path}/${id}/mute`, label: 'Mute for 2 hours', look: 'quiet', fields: hidden('for', '2h')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
 			);

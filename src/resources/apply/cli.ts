@@ -17,7 +17,7 @@ import {type Change, differences, perform} from './apply.ts';
 import type {ChangeResult, Problem} from './declaration.ts';
 import {documentVersion} from './document.ts';
 import {readDocument} from './read-document.ts';
-import {declared, readState} from './state.ts';
+import {readState, toDeclared} from './state.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
@@ -198,7 +198,7 @@ export function exportCommand(command: CliCommand): void {
 		const now = storeTime(session.tools.clock.now());
 		const workspaces = [];
 		for (const row of rows.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-			workspaces.push(declared(await readState(reader, row, now)));
+			workspaces.push(toDeclared(await readState(reader, row, now)));
 		}
 		const {stringify} = await import('yaml');
 		const document = {version: documentVersion, workspaces};

@@ -15,7 +15,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 }
 
 /** Returns a state without the fields that an export omits. */
-export function declared(state: WorkspaceState): DeclaredWorkspace {
+export function toDeclared(state: WorkspaceState): DeclaredWorkspace {
 	const sections = nouns.map(noun => [
 		noun.section,
 		(itemsOf(state, noun.section) ?? []).map(item => declaredItem(noun, item)),

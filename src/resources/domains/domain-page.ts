@@ -4,22 +4,29 @@ import {
 	code,
 	copyable,
 	count,
+	disclosure,
 	facts,
 	join,
 	name,
 	nothing,
-	opened,
 	section,
 	type Tone,
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {checkTyped, fieldInputs, operationForms, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
+import {
+	checkTyped,
+	fieldInputs,
+	operationForms,
+	pageForms,
+	readFields,
+	rejectForm,
+} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
-import {Seats} from '../../kit/turns.ts';
+import {ConcurrencyLimit} from '../../kit/turns.ts';
 import {listFields} from '../fields.ts';
 import {checkedAddress} from '../formats.ts';
 import {type CheckedRecord, describePurpose, keyAlgorithms, missingProofs} from './check-records.ts';
@@ -43,7 +50,7 @@ type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 /** The page of a domain: its records, senders and signing keys. */
 export function domainPages(parts: DashboardParts): readonly Route[] {
 	const {reader, change, settings, domains, tools} = parts;
-	const seats = new Seats(maxChecks);
+	const seats = new ConcurrencyLimit(maxChecks);
 	const findChosen = (visit: Visit) => findChosenDomain(reader, visit);
 	const queryDomain = (domain: Domain) =>
 		queryDomainRecords(reader, domain, domains.names, domains.openSources, tools.clock.now());
@@ -130,14 +137,14 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 		const domain = await findChosen(visit);
 		const releaseSeat = seats.take(domain.workspace_id);
 		if (releaseSeat === undefined) {
-			wrong('Too many DNS checks of this workspace are running. Try again in a moment.');
+			rejectForm('Too many DNS checks of this workspace are running. Try again in a moment.');
 		}
 		const find = () => findDomainById(reader, domain.workspace_id, domain.id);
 		const checked = await checkDomain({find, check: queryDomain, write: change, acting: visit.tools}).finally(
 			releaseSeat,
 		);
 		if (checked === undefined || checked === 'busy') {
-			wrong('The domain was checked or removed in the meantime. Try again.');
+			rejectForm('The domain was checked or removed in the meantime. Try again.');
 		}
 		const {state, name} = checked.domain;
 		const result = state === 'verified' ? 'is verified' : `is ${state}: see the DNS responses below`;
@@ -153,7 +160,7 @@ export function domainPages(parts: DashboardParts): readonly Route[] {
 		const {name, workspace_id: workspaceId} = await findChosen(visit);
 		const {domain} = checkedAddress(address);
 		if (domain !== name) {
-			wrong(`The address of a sender of this domain must end with @${name}.`);
+			rejectForm(`The address of a sender of this domain must end with @${name}.`);
 		}
 		return await prepareKeys(reader, workspaceId, domain, domains.makeKeys);
 	}
@@ -206,14 +213,14 @@ function linksFact({link_host: host, links_ok_at: since}: Domain): string | null
 
 function linksForm({id, link_host}: Domain, typed: URLSearchParams): Html {
 	const fields = fieldInputs(linkFields, {values: {link_host}, typed});
-	return opened('Link host', act({to: `/domains/${id}/links`, label: 'Save the link host', fields}));
+	return disclosure('Link host', act({to: `/domains/${id}/links`, label: 'Save the link host', fields}));
 }
 
 const linkFields = listFields(updateDomain.input).filter(({name}) => name !== 'id');
 
 function removeForm({id, name}: Domain): Html {
 	const warning = html`<p>This also removes its keys: messages in transit may fail DKIM.</p>`;
-	return opened(
+	return disclosure(
 		'Remove',
 		html`${warning}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
 	);

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {pager, toPage} from '../../dashboard/lists.ts';
-import {act, badge, join, opened, type Tone, table, time} from '../../dashboard/markup.ts';
+import {act, badge, disclosure, join, type Tone, table, time} from '../../dashboard/markup.ts';
 import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -39,7 +39,9 @@ export function domainListPages(parts: DashboardParts): readonly Route[] {
 			title: 'Domains',
 			problem,
 			...(may('admin') &&
-				!shouldShowForm && {actions: opened('Add a domain', html`<div class="stack">${addForm(form)}</div>`)}),
+				!shouldShowForm && {
+					actions: disclosure('Add a domain', html`<div class="stack">${addForm(form)}</div>`),
+				}),
 			content: join([
 				...(shouldShowForm
 					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm(form)}</div>`]

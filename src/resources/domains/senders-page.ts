@@ -3,11 +3,11 @@ import {toPage} from '../../dashboard/lists.ts';
 import {
 	act,
 	badge,
+	disclosure,
 	facts,
 	join,
 	name,
 	nothing,
-	opened,
 	section,
 	type Tone,
 	table,
@@ -57,7 +57,7 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 		'Senders',
 		html`${list}${more ?? null}`,
 		may('admin') && !hasSubmittedSender(visit)
-			? html`<div class="actions">${opened('Add a sender', senderForm(domain, form))}</div>`
+			? html`<div class="actions">${disclosure('Add a sender', senderForm(domain, form))}</div>`
 			: nothing,
 	);
 }
@@ -92,7 +92,7 @@ function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 		state === 'disabled'
 			? act({to: `${to}/enable`, label: 'Enable', look: 'quiet'})
 			: act({to: `${to}/disable`, label: 'Disable', look: 'quiet'}),
-		opened('Remove', removal),
+		disclosure('Remove', removal),
 	]);
 }
 

@@ -1,6 +1,18 @@
 import {linkBase} from '../../config/derive.ts';
-import {act, badge, code, copyable, facts, name, nothing, opened, select, table, time} from '../../dashboard/markup.ts';
-import {fieldInputs, operationForms, readFields, wrong} from '../../dashboard/operation-form.ts';
+import {
+	act,
+	badge,
+	code,
+	copyable,
+	disclosure,
+	facts,
+	name,
+	nothing,
+	select,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
+import {fieldInputs, operationForms, readFields, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -46,7 +58,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			place: 'keys',
 			title: 'Keys',
-			actions: mayAct ? opened('New key', keyForm(form)) : nothing,
+			actions: mayAct ? disclosure('New key', keyForm(form)) : nothing,
 			content: table({
 				label: 'API keys',
 				columns: [
@@ -81,7 +93,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		}
 		const days = Number(form.get('expires') ?? '');
 		if (!(days >= 0 && days <= maxDays)) {
-			wrong('Choose when the key expires.');
+			rejectForm('Choose when the key expires.');
 		}
 		return {...input, expires_at: days > 0 ? storeTime(now + days * dayMs) : null};
 	}
@@ -131,7 +143,7 @@ function scopeText({scopes, mode}: ApiKey): Html {
 
 function keyActs({id}: ApiKey): Html {
 	const overlap = select({name: 'overlap', label: 'The old key expires', value: '24h'}, overlaps);
-	return opened(
+	return disclosure(
 		'Change',
 		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: overlap})}${act({to: `${path}/${id}/revoke`, label: 'Revoke now', look: 'danger'})}`,
 	);

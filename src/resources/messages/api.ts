@@ -2,10 +2,10 @@ import type {Knex} from 'knex';
 import type {ApiParts, Route} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
 import {requireCaller} from '../../api/auth.ts';
-import {type Caller, visibleMessage, visibleMode} from '../../api/caller.ts';
+import {type Caller, requireVisibleMessage, visibleMode} from '../../api/caller.ts';
 import {describe} from '../../api/describe.ts';
 import {noQuery} from '../../api/paging.ts';
-import {answerSend, limitSends, readIdempotencyKey, readSend, sendErrors} from '../../api/read-send.ts';
+import {limitSends, readIdempotencyKey, readSend, respondToSend, sendErrors} from '../../api/read-send.ts';
 import {replyTargetNotFound, toThreadedReply} from '../../api/thread-of.ts';
 import {toBuffer} from '../../kit/text.ts';
 import {apiError, bodyMissing, unavailable} from '../../mail/api-error.ts';
@@ -81,7 +81,7 @@ export const sendMessageRoute: Route = parts => api => {
 				throw apiError('validation_failed', {violations: [replyTargetNotFound]});
 			}
 			const idempotency = key === null ? null : toIdempotency(vault, key, body);
-			return answerSend(reply, await accept.single(send, idempotency), clock.now());
+			return respondToSend(reply, await accept.single(send, idempotency), clock.now());
 		},
 	);
 };
@@ -123,7 +123,7 @@ export const messageEventsRoute = listRoute({
 	find: ({caller, id}, {reader}) => ({
 		filters: {message: id},
 		async read(part) {
-			await visibleMessage(reader, caller, id);
+			await requireVisibleMessage(reader, caller, id);
 			return await readEvents(reader, id, part);
 		},
 	}),
@@ -190,7 +190,7 @@ async function findRecipientId(
 	id: string,
 	address: string | undefined,
 ): Promise<string> {
-	const {erasedAt, isEmptied} = await visibleMessage(reader, caller, id);
+	const {erasedAt, isEmptied} = await requireVisibleMessage(reader, caller, id);
 	if (isEmptied) {
 		throw apiError('content_removed', {
 			message: 'The content of the message was removed because its retention period has ended.',
@@ -257,7 +257,7 @@ const listAttemptsRoute = listRoute({
 export const messageRecipientRoutes: readonly Route[] = [listRecipientsRoute, listAttemptsRoute];
 
 async function readRecipients(reader: Knex, caller: Caller, id: string) {
-	await visibleMessage(reader, caller, id);
+	await requireVisibleMessage(reader, caller, id);
 	return await listRecipients(reader, caller.workspaceId, id);
 }
 
@@ -337,7 +337,7 @@ export const resendMessageRoute: Route = parts => api => {
 			const key = readIdempotencyKey(request.headers['idempotency-key']);
 			const {id} = request.params;
 			const caller = requireCaller(request);
-			await visibleMessage(reader, caller, id);
+			await requireVisibleMessage(reader, caller, id);
 			const send = await readResend(reader, caller.workspaceId, id);
 			if (send === undefined) {
 				throw apiError('message_not_found');
@@ -349,7 +349,7 @@ export const resendMessageRoute: Route = parts => api => {
 				throw apiError('content_removed');
 			}
 			const idempotency = key === null ? null : resendIdempotency(vault, key, id);
-			return answerSend(reply, await accept.single(send, idempotency), clock.now());
+			return respondToSend(reply, await accept.single(send, idempotency), clock.now());
 		},
 	);
 };

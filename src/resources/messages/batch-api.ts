@@ -22,7 +22,7 @@ import {
 } from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
-import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../send/draft.ts';
+import {type Idempotency, type Send, type SendResult, toIdempotency} from '../../send/draft.ts';
 import {type BatchItem, batchItem, sendExample} from '../../send/schema.ts';
 import {compileCheck, maxViolations} from '../validate.ts';
 
@@ -142,7 +142,7 @@ export const sendBatchRoute: Route = parts => api => {
 			return {
 				data: items.map((item, index) =>
 					'send' in item
-						? toResult(index, results.next().value as Accepted, item)
+						? toResult(index, results.next().value as SendResult, item)
 						: failed(index, item.problem),
 				),
 			};
@@ -220,7 +220,11 @@ async function countInvalidBatch(
 	throw error;
 }
 
-function toResult(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {
+function toResult(
+	index: number,
+	result: SendResult,
+	{idempotency}: {readonly idempotency: Idempotency | null},
+): object {
 	if (!result.ok) {
 		return failed(index, toProblem(result.code));
 	}

@@ -7,7 +7,7 @@ import {prefersCsv, sendCsv} from '../../api/api-route.ts';
 import {requireCaller} from '../../api/auth.ts';
 import {visibleMode} from '../../api/caller.ts';
 import {describe} from '../../api/describe.ts';
-import {Seats} from '../../kit/turns.ts';
+import {ConcurrencyLimit} from '../../kit/turns.ts';
 import {apiError, retryAfter} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
@@ -122,7 +122,7 @@ export const eventStreamRoute: Route = parts => {
 /** The open streams of events. */
 class EventStreams {
 	readonly #parts: Pick<ApiParts, 'auth' | 'reader' | 'feed' | 'vault' | 'tools'>;
-	readonly #seats = new Seats(maxStreams);
+	readonly #seats = new ConcurrencyLimit(maxStreams);
 	readonly #open = new Set<ServerResponse>();
 
 	constructor(parts: ApiParts) {

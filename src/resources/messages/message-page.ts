@@ -8,7 +8,7 @@ import {
 	chipRow,
 	code,
 	copyButton,
-	opened as disclosure,
+	disclosure,
 	emptyNote,
 	facts,
 	input,
@@ -18,7 +18,7 @@ import {
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {operationForms, pageForms, toContext, wrong} from '../../dashboard/operation-form.ts';
+import {operationForms, pageForms, rejectForm, toContext} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, type Page, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
@@ -29,7 +29,7 @@ import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress, extraFields, readExtras} from '../../mail/message.ts';
 import {readResend} from '../../send/send.ts';
-import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
+import {findForResend, type ResendableMessage, type StoredMessage} from '../../store/messages.ts';
 import {perform} from '../operation.ts';
 import {addSuppression} from '../suppressions/rules.ts';
 import {findSuppression} from '../suppressions/store.ts';
@@ -104,24 +104,24 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		const {message} = await openMessage(reader, visit);
 		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? messageNotFound();
 		if (send === 'erased') {
-			wrong('The message was erased and cannot be sent again.');
+			rejectForm('The message was erased and cannot be sent again.');
 		}
 		if (send === 'removed') {
-			wrong(apiErrors.content_removed.message);
+			rejectForm(apiErrors.content_removed.message);
 		}
 		const result = mayAccept()
 			? await accept.single({...send, by: visit.tools.operator}, null)
 			: ({ok: false, code: 'unavailable'} as const);
 		return result.ok
 			? go(tabPath(result.id, ''), 'Message sent again. This is the new message.')
-			: wrong(`The message was not sent again. ${apiErrors[result.code].message}`);
+			: rejectForm(`The message was not sent again. ${apiErrors[result.code].message}`);
 	}
 
 	async function suppress(visit: Visit): Promise<Answer> {
 		const {message, recipient, isErased} = await openMessage(reader, visit);
 		const address = toAddress(recipient.address);
 		if (isErased || address === null) {
-			wrong('The address was erased.');
+			rejectForm('The address was erased.');
 		}
 		const context = {...toContext(parts, visit), mode: message.mode};
 		const {isNew} = await perform(addSuppression, context, {recipient: address.spelling});
@@ -309,7 +309,9 @@ async function renderActions({reader, apiUrl}: DashboardParts, visit: Visit, ope
 		return join([]);
 	}
 	const {workspace} = visit;
-	const sent = isBuiltIn({id: message.templateId}) ? undefined : await findSent(reader, workspace.id, message.id);
+	const sent = isBuiltIn({id: message.templateId})
+		? undefined
+		: await findForResend(reader, workspace.id, message.id);
 	const parts = [];
 	if (sent) {
 		const command = curlCommand(apiUrl(), sent);
@@ -375,7 +377,7 @@ function toAddress(text: string): Address | null {
 }
 
 /** Returns the API call that sends such a message, for a shell. Attachments are omitted, because they are too long. */
-function curlCommand(apiUrl: string, sent: SentMessage): string {
+function curlCommand(apiUrl: string, sent: ResendableMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
 	const extras = readExtras(sent.extras);
 	const parse = (json: string | null) => (json === null ? undefined : parseExact(json));

@@ -4,12 +4,12 @@ import {
 	act,
 	badge,
 	count,
+	disclosure,
 	facts,
 	hidden,
 	input,
 	name,
 	nothing,
-	opened,
 	section,
 	table,
 	time,
@@ -71,7 +71,9 @@ async function queueList(
 		place: 'queue',
 		title: 'Queue',
 		actions:
-			may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
+			may('operator') && seesAll
+				? disclosure('Suspend a domain', suspendForm(form.get('domain') ?? ''))
+				: nothing,
 		// The search is outside of the part that is refreshed, so that typing is not interrupted.
 		content: html`${rows.length > maxListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
@@ -340,7 +342,7 @@ function renderActions(destination: string, isSuspended: boolean, seesAll: boole
 	const reason = input({name: 'reason', label: 'Reason'});
 	const suspension = isSuspended
 		? act({to: to('resume'), label: 'Resume'})
-		: opened(
+		: disclosure(
 				'Suspend',
 				act({
 					to: `${path}/suspend`,
@@ -348,10 +350,10 @@ function renderActions(destination: string, isSuspended: boolean, seesAll: boole
 					fields: html`${hidden('domain', destination)}${reason}`,
 				}),
 			);
-	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${opened(
+	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${disclosure(
 		'Hold',
 		act({to: to('hold'), label: 'Hold all', fields: reason}),
-	)}${seesAll ? suspension : nothing}${opened(
+	)}${seesAll ? suspension : nothing}${disclosure(
 		'Drop or fail',
 		html`<div class="stack"><p>Drop: the messages become errored, without webhook events. Fail: they bounce, and webhooks are notified.</p>${act({to: to('drop'), label: 'Drop all', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all', look: 'danger', typed: destination, fields: reason})}</div>`,
 	)}`;

@@ -3,7 +3,19 @@ import {pager, searchForm, sinceOf, timeChips} from '../../dashboard/lists.ts';
 import {inspectMail} from '../../dashboard/look.ts';
 import {mailFrame} from '../../dashboard/mail-frame.ts';
 import {fileList, frameContent, imagesNote} from '../../dashboard/mail-parts.ts';
-import {act, badge, code, count, facts, name, nothing, opened, section, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	code,
+	count,
+	disclosure,
+	facts,
+	name,
+	nothing,
+	section,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -50,7 +62,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 			place: 'received',
 			title: 'Received',
 			problem,
-			actions: mayAct ? opened('New address', addForm(form)) : nothing,
+			actions: mayAct ? disclosure('New address', addForm(form)) : nothing,
 			content: html`${search}${timeChips('Received', query, path)}${messages}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
 	}

@@ -3,10 +3,10 @@ import {
 	badge,
 	code,
 	copyable,
+	disclosure,
 	facts,
 	input,
 	nothing,
-	opened,
 	select,
 	table,
 	time,
@@ -34,7 +34,7 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			place: 'smarthosts',
 			title: 'Smarthosts',
-			actions: mayAct ? opened('New smarthost', addForm(form)) : nothing,
+			actions: mayAct ? disclosure('New smarthost', addForm(form)) : nothing,
 			content: table({
 				label: 'Smarthosts',
 				columns: [
@@ -107,7 +107,7 @@ const secretField = (value: string): Html =>
 function rowActs({id, workspace_id: workspaceId}: Smarthost): Html {
 	return workspaceId === null
 		? html`<span class="soft">mailctl smarthost</span>`
-		: opened(
+		: disclosure(
 				'Change',
 				html`${act({to: `${path}/${id}/rotate`, label: 'Rotate URL and secret', fields: secretField('')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
 			);

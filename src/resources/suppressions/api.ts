@@ -3,7 +3,7 @@ import type {FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import {type Api, type ApiParts, isPlain, type Route, refuseOtherBodies} from '../../api/api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../../api/api-route.ts';
-import {actAs, requireCaller} from '../../api/auth.ts';
+import {requireCaller, withOperator} from '../../api/auth.ts';
 import {describe} from '../../api/describe.ts';
 import {pageQuery} from '../../api/paging.ts';
 import {ApiError, apiError, unavailable} from '../../mail/api-error.ts';
@@ -217,7 +217,7 @@ export const suppressionFileRoutes: readonly Route[] = [importRoute, exportRoute
 
 async function importFile({tools, writer}: ApiParts, request: FastifyRequest, reason: SuppressionReason | undefined) {
 	const {workspaceId, mode} = requireCaller(request);
-	const acting = actAs(tools, request);
+	const acting = withOperator(tools, request);
 	const importer = new SuppressionImport({
 		acting,
 		workspaceId,

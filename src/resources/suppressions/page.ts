@@ -5,21 +5,21 @@ import {
 	badge,
 	chips,
 	count,
+	disclosure,
 	facts,
 	input,
 	name,
 	nothing,
-	opened,
 	select,
 	table,
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {operationForms, wrong} from '../../dashboard/operation-form.ts';
+import {operationForms, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, missing, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {Seats} from '../../kit/turns.ts';
+import {ConcurrencyLimit} from '../../kit/turns.ts';
 import {isId} from '../../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {readAddress} from '../formats.ts';
@@ -65,7 +65,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 			place: 'suppressions',
 			title: 'Suppressions',
 			actions: visit.may('operator')
-				? html`<a class="button" href="${toHref(`${path}/export`, query, {after: null, q: null})}">Export</a>${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
+				? html`<a class="button" href="${toHref(`${path}/export`, query, {after: null, q: null})}">Export</a>${disclosure('Import', uploadForm())}${disclosure('Add', addForm(form.get('address') ?? ''))}`
 				: nothing,
 			content,
 		};
@@ -98,7 +98,9 @@ const reasonIn = (query: URLSearchParams): SuppressionReason | undefined =>
 
 function addressIn({form}: Visit): {readonly recipient: string} {
 	const recipient = form.get('address')?.trim() ?? '';
-	return readAddress(recipient) ? {recipient} : wrong(`"${recipient}" is not an address such as user@example.com.`);
+	return readAddress(recipient)
+		? {recipient}
+		: rejectForm(`"${recipient}" is not an address such as user@example.com.`);
 }
 
 const entriesTable = (now: number, mayRemove: boolean) => ({
@@ -191,7 +193,7 @@ type Job = {
 /** Imports a CSV file of suppressed addresses. The form leads to a page that shows the progress. */
 function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
-	const seats = new Seats(maxConcurrent);
+	const seats = new ConcurrencyLimit(maxConcurrent);
 
 	async function run(job: Job, importer: SuppressionImport, content: Buffer) {
 		const failure = await importer.read(streamPieces(content), bytes => {

@@ -5,12 +5,12 @@ import {
 	chip,
 	chipRow,
 	count,
+	disclosure,
 	hidden,
 	input,
 	join,
 	name,
 	nothing,
-	opened,
 	section,
 	select,
 	textarea,
@@ -337,7 +337,7 @@ function removal({base, draft}: Editor, path: string): Html {
 	const fields = join([hidden('begun', draft.begun ?? ''), hidden('locale', draft.locale)]);
 	return section(
 		'Remove',
-		opened(
+		disclosure(
 			`Remove the variant ${label}`,
 			html`<p>It stays in older versions. Its recipients receive another language.</p>${act({to: `${path}/languages/delete`, label: 'Remove it', fields, look: 'danger'})}`,
 		),

@@ -4,17 +4,17 @@ import {
 	act,
 	code,
 	count,
+	disclosure,
 	input,
 	join,
 	nothing,
-	opened,
 	section,
 	select,
 	table,
 	textarea,
 	time,
 } from '../../dashboard/markup.ts';
-import {operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {operationForms, pageForms, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -73,7 +73,7 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 			input({name: 'name', label: 'Name', value: form.get('name') ?? '', placeholder: 'main', required: true}),
 		]);
 		const actions = may('operator')
-			? opened('New layout', act({to: path, label: 'Open the editor', fields}))
+			? disclosure('New layout', act({to: path, label: 'Open the editor', fields}))
 			: nothing;
 		return {kind: 'page', place: 'layouts', title: 'Layouts', problem, actions, content};
 	}
@@ -82,7 +82,7 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 		const name = form.get('name')?.trim() ?? '';
 		const kind = form.get('kind') === 'partial' ? 'partial' : 'layout';
 		if (!layoutName.test(name)) {
-			wrong('The name must have 1 to 64 letters, digits, hyphens and underscores.');
+			rejectForm('The name must have 1 to 64 letters, digits, hyphens and underscores.');
 		}
 		const stored = await findLayout(reader, visit.workspace.id, {kind, name});
 		const files = Object.entries(stored?.files ?? initialFiles[kind](name)).map(
@@ -139,7 +139,7 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 		const result = await turns(id, async () => planChange(await readSnapshot(reader, id), [layout]));
 		return result.ok
 			? result.change
-			: wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
+			: rejectForm(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
 	}
 
 	async function review(visit: Visit): Promise<Answer> {

@@ -1,5 +1,5 @@
 import {pager, toPage} from '../../dashboard/lists.ts';
-import {act, badge, code, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
+import {act, badge, code, disclosure, name, nothing, table, time} from '../../dashboard/markup.ts';
 import {fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -51,7 +51,7 @@ export function templateListPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			actions:
 				may('operator') && problem === null
-					? opened('New template', html`<div class="stack">${newTemplate(form)}</div>`)
+					? disclosure('New template', html`<div class="stack">${newTemplate(form)}</div>`)
 					: nothing,
 			content,
 		};

@@ -10,18 +10,25 @@ import {
 	chip,
 	chipRow,
 	copyable,
+	disclosure,
 	emptyNote,
 	facts,
 	hidden,
 	name,
 	nothing,
-	opened,
 	section,
 	table,
 	time,
 	toHref,
 } from '../../dashboard/markup.ts';
-import {checkTyped, fieldInputs, operationForms, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
+import {
+	checkTyped,
+	fieldInputs,
+	operationForms,
+	pageForms,
+	readFields,
+	rejectForm,
+} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -90,7 +97,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 	async function actions({id, latest_version: latest}: Template, saved: Saved | undefined, visit: Visit) {
 		const test =
 			saved && saved.version.version === latest
-				? opened('Send a test', testForm(id, saved, await listSenders(reader, visit.workspace.id), visit))
+				? disclosure('Send a test', testForm(id, saved, await listSenders(reader, visit.workspace.id), visit))
 				: nothing;
 		return html`${test}<a class="button main" href="/templates/${id}/edit${languageQuery(visit.query)}">Edit</a>`;
 	}
@@ -267,7 +274,7 @@ function source({kind, source, text_source: text}: TemplateVariant, {sample}: Te
 function removal({id, name}: Template): Html {
 	return section(
 		'Delete',
-		opened(
+		disclosure(
 			'Delete this template',
 			html`<p>Messages already accepted are still sent. Its name can be used again.</p>${act({to: `/templates/${id}/delete`, label: 'Delete it', look: 'danger', typed: name})}`,
 		),
@@ -300,14 +307,14 @@ function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
 		const body = {...input, templateId: template.id, data: parseExact(version.sample ?? '{}')};
 		const read = readSend(body, {workspaceId: workspace.id, mode: 'live'}, tools.clock.now());
 		if (!read.ok) {
-			wrong((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
+			rejectForm((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
 		}
 		const accepted = mayAccept()
 			? await accept.single({...read.send, by: tools.operator}, null)
 			: ({ok: false, code: 'unavailable'} as const);
 		return accepted.ok
 			? go(`/messages/${accepted.id}`, `Version ${version.version} is on its way to ${input.to}.`)
-			: wrong(apiError(accepted.code).message);
+			: rejectForm(apiError(accepted.code).message);
 	}
 
 	return pageForms(show)('/templates/:id/test', 'operator', send);

@@ -1,4 +1,4 @@
-import {act, badge, code, count, name, nothing, opened, table, time} from '../../dashboard/markup.ts';
+import {act, badge, code, count, disclosure, name, nothing, table, time} from '../../dashboard/markup.ts';
 import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -30,7 +30,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 			place: 'topics',
 			title: 'Topics',
 			actions: mayAct
-				? opened(
+				? disclosure(
 						'New topic',
 						act({to: path, label: 'Create topic', fields: fieldInputs(createFields, {typed: form})}),
 					)
@@ -83,7 +83,7 @@ function renderActions({code: topicCode, topic, optedOut}: CountedTopic): Html {
 		})}`;
 	const purge =
 		optedOut > 0 ? act({to: to('purge'), label: 'Delete opt-outs', look: 'danger', typed: topicCode}) : null;
-	return opened('Change', html`${changes}${purge}`);
+	return disclosure('Change', html`${changes}${purge}`);
 }
 
 const createFields = listFields(createTopic.input);

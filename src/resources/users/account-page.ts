@@ -1,5 +1,5 @@
 import {renderSVG} from 'uqr';
-import {act, badge, code, hidden, input, name, opened, section, table, time} from '../../dashboard/markup.ts';
+import {act, badge, code, disclosure, hidden, input, name, section, table, time} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {newPasskey, newPassword, parsePasskey, siteOf, toProblem} from '../../dashboard/proof.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -121,7 +121,7 @@ function totpForms({totp, email}: User, secret: string, isOpen: boolean): Html {
 <div class="qr" role="img" aria-label="QR code of the key">${{markup: renderSVG(totpUri(secret, email))}}</div>
 <p>${code(secret)}</p>
 ${act({to: '/account/codes', label: 'Turn on', fields: html`${hidden('key', secret)}${input(field)}`})}`;
-	return html`<p>${badge('off', 'idle')} Signing in requires only the password.</p>${isOpen ? html`<div class="card">${content}</div>` : opened('Set up', content)}`;
+	return html`<p>${badge('off', 'idle')} Signing in requires only the password.</p>${isOpen ? html`<div class="card">${content}</div>` : disclosure('Set up', content)}`;
 }
 
 function sessionTable(rows: readonly UserSession[], currentId: string, now: number): Html {

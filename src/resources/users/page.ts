@@ -2,10 +2,10 @@ import {
 	act,
 	badge,
 	copyable,
+	disclosure,
 	facts,
 	input,
 	name,
-	opened,
 	section,
 	select,
 	table,
@@ -35,7 +35,7 @@ export function userPages(parts: DashboardParts): readonly Route[] {
 		const rows = await listUsers(reader, managedWorkspace(visit) ?? undefined);
 		const email = fieldInputs(emailField, {typed: form});
 		const fields = html`${email}${roleField('viewer')}${workspaceField(visit, managedWorkspace(visit))}`;
-		const actions = opened('Add a user', act({to: path, label: 'Add', fields}));
+		const actions = disclosure('Add a user', act({to: path, label: 'Add', fields}));
 		return {kind: 'page', place: 'users', title: 'Users', problem, actions, content: userTable(rows, now)};
 	}
 

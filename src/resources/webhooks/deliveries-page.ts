@@ -8,11 +8,11 @@ import {
 	chips,
 	code,
 	count,
+	disclosure,
 	facts,
 	join,
 	name,
 	nothing,
-	opened,
 	section,
 	select,
 	type Table,
@@ -53,7 +53,9 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	return section(
 		'Deliveries',
 		html`${chips('State', query, 'state', statesAndAll, to)}${timeChips('Time', query, to, times)}${live('deliveries', after === null ? toHref(to, query) : null, list)}`,
-		may('operator') ? html`<div class="actions">${opened('Replay many', replayForm(to, events))}</div>` : nothing,
+		may('operator')
+			? html`<div class="actions">${disclosure('Replay many', replayForm(to, events))}</div>`
+			: nothing,
 	);
 }
 

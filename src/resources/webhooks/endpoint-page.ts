@@ -1,12 +1,12 @@
 import {sinceOf} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
-import {act, copyable, count, facts, join, opened, section, select, time} from '../../dashboard/markup.ts';
-import {checkTyped, operationForms, pageForms, wrong} from '../../dashboard/operation-form.ts';
+import {act, copyable, count, disclosure, facts, join, section, select, time} from '../../dashboard/markup.ts';
+import {checkTyped, operationForms, pageForms, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
-import {Seats} from '../../kit/turns.ts';
+import {ConcurrencyLimit} from '../../kit/turns.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import type {InputOf} from '../operation.ts';
 import {answerText, deliveriesSection, stateOf} from './deliveries-page.ts';
@@ -29,7 +29,7 @@ const maxTests = 4;
 /** The pages of an endpoint: its state, its deliveries and its signing secret. */
 export function endpointPages(parts: DashboardParts): readonly Route[] {
 	const {reader, vault, webhooks} = parts;
-	const seats = new Seats(maxTests);
+	const seats = new ConcurrencyLimit(maxTests);
 	const findChosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
 	/** Renders the page, with the result of a test if there is one. */
@@ -79,11 +79,11 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 	async function test(visit: Visit): Promise<Answer> {
 		const endpoint = await findChosen(visit);
 		if (signingSecret(vault, endpoint) === null) {
-			wrong(damagedText);
+			rejectForm(damagedText);
 		}
 		const release = seats.take(endpoint.workspaceId);
 		if (release === undefined) {
-			wrong('Other tests of this workspace are running. Try again in a moment.');
+			rejectForm('Other tests of this workspace are running. Try again in a moment.');
 		}
 		const {status, error, ms} = await webhooks.postExample(endpoint).finally(release);
 		const outcome = `${answerText(status, error)} after ${Math.round(ms)} ms`;
@@ -97,7 +97,7 @@ export function endpointPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	function readReplay({form, now, params: {id = ''}}: Visit): InputOf<typeof replaySince.input> {
-		const since = sinceOf(form.get('hours'), now) ?? wrong('Choose how far back to replay deliveries.');
+		const since = sinceOf(form.get('hours'), now) ?? rejectForm('Choose how far back to replay deliveries.');
 		const event = webhookEventTypes.find(type => type === form.get('event'));
 		const status = stateOf(form.get('state'));
 		return {endpoint: id, since, ...(event && {event}), ...(status && {status})};
@@ -159,11 +159,11 @@ const notice = (text: string): Html => html`<p class="notice warn">${text}</p>`;
 function adminActions(visit: Visit, endpoint: Endpoint, hasProblem: boolean): Html[] {
 	const {id, disabledAt} = endpoint;
 	return [
-		...(hasProblem ? [] : [opened('Change', html`<div class="stack">${changeForm(visit, endpoint)}</div>`)]),
+		...(hasProblem ? [] : [disclosure('Change', html`<div class="stack">${changeForm(visit, endpoint)}</div>`)]),
 		disabledAt === null
 			? act({to: `/webhooks/${id}/disable`, label: 'Disable', look: 'quiet'})
 			: act({to: `/webhooks/${id}/enable`, label: 'Enable', look: 'quiet'}),
-		opened(
+		disclosure(
 			'Remove',
 			html`<p>Its deliveries are removed as well, and nothing more is posted to it.</p>${act({
 				to: `/webhooks/${id}/remove`,
@@ -195,7 +195,7 @@ function secretSection({now}: Visit, endpoint: Endpoint): Html {
 	const content = html`<p class="soft">Your program uses it to verify that requests come from mailctl.${
 		until && html` The old secret expires ${time(until, now)}.`
 	}</p>`;
-	const rotation = opened('Rotate', act({to: `/webhooks/${id}/rotate`, label: 'Create a new secret', fields}));
+	const rotation = disclosure('Rotate', act({to: `/webhooks/${id}/rotate`, label: 'Create a new secret', fields}));
 	const actions = html`<div class="actions"><a class="button" href="/webhooks/${id}/secret">Show</a>${rotation}</div>`;
 	return section('Signing secret', content, actions);
 }

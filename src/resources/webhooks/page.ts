@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {live} from '../../dashboard/live.ts';
-import {act, badge, join, name, opened, type Tone, table, time} from '../../dashboard/markup.ts';
+import {act, badge, disclosure, join, name, type Tone, table, time} from '../../dashboard/markup.ts';
 import {fieldInputs, operationForms, readFields} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -41,7 +41,7 @@ export function endpointListPages(parts: DashboardParts): readonly Route[] {
 			title: 'Webhooks',
 			problem,
 			...(may('admin') &&
-				!showsForm && {actions: opened('Add an endpoint', html`<div class="stack">${addForm}</div>`)}),
+				!showsForm && {actions: disclosure('Add an endpoint', html`<div class="stack">${addForm}</div>`)}),
 			content: join([
 				...(showsForm
 					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm}</div>`]

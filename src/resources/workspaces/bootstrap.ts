@@ -35,7 +35,7 @@ export type Bootstrapped = {
 	readonly liveKey: string;
 	readonly testKey: string;
 	/** The token of a sign-in link; `null` if the dashboard is disabled. */
-	readonly logInToken: string | null;
+	readonly signInToken: string | null;
 };
 
 /** The first user. Whoever starts mailctl has all permissions, and can add the other users. */
@@ -142,7 +142,7 @@ async function createFirstAccess(
 	tools: ActTools,
 	vault: Vault,
 	{workspaceId, hasDashboard}: {readonly workspaceId: string; readonly hasDashboard: boolean},
-): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
+): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'signInToken'>> {
 	const context = {face: 'cli', mode: 'live', tools, vault: async () => vault, trx} as const;
 	const createKeyFor = async (mode: Mode) =>
 		(await performIn(createKey, {...context, workspaceId}, {name: firstKeyName, mode})).key;
@@ -157,11 +157,11 @@ async function createFirstAccess(
 	return {
 		liveKey: await createKeyFor('live'),
 		testKey: await createKeyFor('test'),
-		logInToken: hasDashboard ? (await createLink()).token : null,
+		signInToken: hasDashboard ? (await createLink()).token : null,
 	};
 }
 
-export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
+export type WelcomeInput = Omit<Bootstrapped, 'signInToken'> & {
 	/** The link that signs in to the dashboard once; `null` if the dashboard is disabled. */
 	readonly link: string | null;
 	/** The base URL of the API, without a trailing slash. */

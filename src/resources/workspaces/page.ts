@@ -4,16 +4,16 @@ import {
 	badge,
 	code,
 	count,
+	disclosure,
 	facts,
 	hidden,
 	name,
 	nothing,
-	opened,
 	section,
 	table,
 	time,
 } from '../../dashboard/markup.ts';
-import {fieldInputs, pageForms, readFields, wrong} from '../../dashboard/operation-form.ts';
+import {fieldInputs, pageForms, readFields, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -71,7 +71,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			problem,
 			place: 'workspaces',
 			title: 'Workspaces',
-			actions: mayCreate ? opened('New workspace', newForm(form)) : nothing,
+			actions: mayCreate ? disclosure('New workspace', newForm(form)) : nothing,
 			content: html`${isSearched ? searchForm({to: path, query, placeholder: 'part of the name'}) : null}${table({
 				label: 'Workspaces',
 				link: ({workspace}) => `${path}/${workspace.id}`,
@@ -134,7 +134,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const input = readFields<WorkspaceFields>(nameField, visit.form);
 		const created = await change(trx => createWorkspace(trx, visit.tools, {name: input.name}));
 		if (!created) {
-			wrong(`A workspace named ${input.name} already exists. Choose another name.`);
+			rejectForm(`A workspace named ${input.name} already exists. Choose another name.`);
 		}
 		await sessions.choose(visit.signedIn.sessionId, created.id);
 		return go(`${path}/${created.id}`, `Created ${input.name}. Next, add a domain and create a key.`);
@@ -153,7 +153,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
-			: wrong(`A workspace named ${input.name} already exists. Choose another name.`);
+			: rejectForm(`A workspace named ${input.name} already exists. Choose another name.`);
 	}
 
 	async function pause(visit: Visit): Promise<Answer> {

@@ -1,6 +1,6 @@
 import type {Static} from 'typebox';
 import {maskPasswords} from '../../config/parsers.ts';
-import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
+import {defaultAttachments, maxAttachments} from '../../mail/attachment-limits.ts';
 import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
 import {Type} from '../../mail/type.ts';
 import {defaultLimits, type LimitName, limitNames, limitWords, maxPublicTopics} from '../../mail/workspace-limits.ts';
@@ -85,13 +85,13 @@ const settings = {
 		label: 'Content retention (days)',
 		description: 'How many days their content is retained: variables, subject, attachments.',
 	}),
-	max_attachments: field(optionalOrNull(Type.Integer({minimum: 0, maximum: widestAttachments.max})), {
+	max_attachments: field(optionalOrNull(Type.Integer({minimum: 0, maximum: maxAttachments.max})), {
 		label: 'Attachments per send',
 		description: 'Maximum number of attachments per send.',
 		default: `${defaultAttachments.max}`,
 		everywhere: true,
 	}),
-	max_attachment_bytes: field(optionalOrNull(Type.Integer({minimum: 1, maximum: widestAttachments.bytes})), {
+	max_attachment_bytes: field(optionalOrNull(Type.Integer({minimum: 1, maximum: maxAttachments.bytes})), {
 		label: 'Attachment size',
 		option: 'max-attachment-size',
 		description: 'Maximum size of an attachment, such as 10MiB.',

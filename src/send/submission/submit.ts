@@ -25,7 +25,7 @@ import {suppresses} from '../../mail/suppression.ts';
 import {isLooping} from '../../net/smtp-listener.ts';
 import {type Field, listFields, parseField} from '../../resources/fields.ts';
 import {readAddressees} from '../../resources/topics/store.ts';
-import type {Accepted, Send} from '../draft.ts';
+import type {Send, SendResult} from '../draft.ts';
 import {type SendBody, sendBody} from '../schema.ts';
 import type {Accept} from '../send.ts';
 
@@ -197,10 +197,10 @@ export class Submission {
 const jsonOrNull = (value: object): string | null => (Object.keys(value).length === 0 ? null : JSON.stringify(value));
 
 /** Combines the results into SMTP's single reply: a refusal of all recipients, or the accepted messages. */
-function combineResults(sends: readonly Send[], results: readonly Accepted[]): Submitted {
+function combineResults(sends: readonly Send[], results: readonly SendResult[]): Submitted {
 	const ids = results.flatMap(result => (result.ok ? [result.id] : []));
 	const refused = sends.flatMap((send, index) => {
-		const result = results[index] as Accepted;
+		const result = results[index] as SendResult;
 		return result.ok ? [] : [{recipient: send.to.wire, reply: explainRefusal(result.code, send)}];
 	});
 	const [firstRefused] = refused;

@@ -1,7 +1,7 @@
 import {readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
-import {readGuarded} from '../../kit/regular-file.ts';
+import {readFileWithOwner} from '../../kit/regular-file.ts';
 import {isId} from '../../mail/ids.ts';
 
 /**
@@ -48,7 +48,7 @@ export function removeDaemonFile(dataDir: string, pid: number): void {
 export function readDaemonFile(dataDir: string): DaemonFile | null {
 	let content: unknown;
 	try {
-		content = JSON.parse(readGuarded(join(dataDir, fileName), maxBytes).content.toString());
+		content = JSON.parse(readFileWithOwner(join(dataDir, fileName), maxBytes).content.toString());
 	} catch {
 		return null;
 	}

@@ -20,7 +20,7 @@ import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../../config/config-error.ts';
 import {syncFolder} from '../../config/secrets-file.ts';
-import {accessProblem, readGuarded} from '../../kit/regular-file.ts';
+import {accessProblem, readFileWithOwner} from '../../kit/regular-file.ts';
 import {systemCode} from '../../kit/system-error.ts';
 
 type DataDirInput = {
@@ -400,7 +400,7 @@ export function usedWorkspaceFile(dataDir: string): string {
 /** Returns the selected id or name, which may no longer exist, or `null` if there is no valid selection. */
 export function readUsedWorkspace(dataDir: string): string | null {
 	try {
-		const {workspace} = JSON.parse(readGuarded(usedWorkspaceFile(dataDir), maxBytes).content.toString());
+		const {workspace} = JSON.parse(readFileWithOwner(usedWorkspaceFile(dataDir), maxBytes).content.toString());
 		return typeof workspace === 'string' ? workspace : null;
 	} catch {
 		return null;

@@ -133,7 +133,7 @@ export const maxIdLagMs = hourMs;
  * rows are looked up by another column or by a join. PostgreSQL then reads only the partitions of those days, not all
  * of them (`postgres/days.ts`).
  */
-export function nearIds(
+export function createdNearIds(
 	database: Knex,
 	column: string,
 	prefix: IdPrefix,

@@ -2,7 +2,13 @@ import {once} from 'node:events';
 import process from 'node:process';
 import type {MessagePort, Worker} from 'node:worker_threads';
 import {createGarbage} from '../../kit/memory.ts';
-import {type CarriedError, carried, rebuilt, serveCalls, ThreadCaller} from '../../kit/thread-calls.ts';
+import {
+	deserializeError,
+	type SerializedError,
+	serializeError,
+	serveCalls,
+	ThreadCaller,
+} from '../../kit/thread-calls.ts';
 import type {AnyWrite, Writer} from './writer.ts';
 
 /** A writer in another thread, which knows some writes by their names. */
@@ -91,7 +97,7 @@ type WriterMethods<Live> = {
 
 type WriterEvent<News> =
 	| {readonly kind: 'knows'; readonly writes: readonly string[]}
-	| {readonly kind: 'failed'; readonly error: CarriedError}
+	| {readonly kind: 'failed'; readonly error: SerializedError}
 	| {readonly kind: 'news'; readonly news: News};
 
 type WriterThreadOptions<News> = {
@@ -200,7 +206,7 @@ export class WriterThread<Live, News> {
 		if (event.kind === 'knows') {
 			this.#known = this.#isStopping ? noWrites : new Set(event.writes);
 		} else if (event.kind === 'failed') {
-			this.#fail(rebuilt(event.error));
+			this.#fail(deserializeError(event.error));
 		} else {
 			this.#options.onNews(event.news);
 		}
@@ -253,7 +259,7 @@ export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOp
 		},
 	});
 	// The main thread exits the process. If Node terminated this thread instead, it would abort during a statement.
-	process.on('uncaughtException', error => send({kind: 'failed', error: carried(error)}));
+	process.on('uncaughtException', error => send({kind: 'failed', error: serializeError(error)}));
 	send({kind: 'knows', writes: [...writes.keys()]});
 	return news => send({kind: 'news', news});
 }

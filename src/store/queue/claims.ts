@@ -7,7 +7,7 @@ import {levelOf, type Mode, type Role} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {noTopic} from '../../resources/topics/store.ts';
 import {type Dialect, queryRows, textInTurn, wideRows} from '../engine/dialect.ts';
-import {among, createdBetween, nearIds} from '../engine/rows.ts';
+import {among, createdBetween, createdNearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
@@ -157,8 +157,8 @@ function nearRecipients(
 	recipients: ReadonlyArray<{readonly id: string}>,
 ): [sql: string, bindings: Knex.RawBinding[]] {
 	const ids = recipients.map(({id}) => id);
-	const [recipient, ofRecipient] = nearIds(connection, 'r.id', 'rcp', ids);
-	const [message, ofMessage] = nearIds(connection, 'm.id', 'msg', ids);
+	const [recipient, ofRecipient] = createdNearIds(connection, 'r.id', 'rcp', ids);
+	const [message, ofMessage] = createdNearIds(connection, 'm.id', 'msg', ids);
 	return [`${recipient} and ${message}`, [...ofRecipient, ...ofMessage]];
 }
 

@@ -4,7 +4,7 @@ import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {bumpGeneration} from '../changes.ts';
 import {joinOne, packedRows, queryRows, type Row, rowSource} from '../engine/dialect.ts';
-import {among, insertRows, nearIds, toColumns} from '../engine/rows.ts';
+import {among, createdNearIds, insertRows, toColumns} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
 import {unanswered} from '../postgres/postgres-client.ts';
@@ -343,7 +343,7 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
  * without an attempt do not count either.
  */
 export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
-	const near = nearIds(trx, 'id', 'rcp', [messageId]);
+	const near = createdNearIds(trx, 'id', 'rcp', [messageId]);
 	const recipients = () =>
 		trx('recipients')
 			.where({message_id: messageId})

@@ -5,7 +5,7 @@ import {type Mode, type Priority, priorityOf, type Recipient} from '../../mail/m
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {packedRows} from '../engine/dialect.ts';
-import {nearIds} from '../engine/rows.ts';
+import {createdNearIds} from '../engine/rows.ts';
 import {stateColumns, stateOf, withCurrentState} from '../timeline.ts';
 import {isNewestOfQueue, ofQueue, selectFirsts} from './open-recipients.ts';
 
@@ -123,7 +123,7 @@ export async function findNamed(
 			const query = reader('recipients as r')
 				.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 				.whereIn(column, batch)
-				.whereRaw(...nearIds(reader, 'r.id', 'rcp', batch))
+				.whereRaw(...createdNearIds(reader, 'r.id', 'rcp', batch))
 				.select('r.id', 'r.message_id', 'q.recipient_id as queued');
 			if (workspaceId !== undefined) {
 				query.where('r.workspace_id', workspaceId);
@@ -406,8 +406,8 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 	const facts: RecipientFacts[] = [];
 	for (let start = 0; start < ids.length; start += recipientsAtOnce) {
 		const batch = ids.slice(start, start + recipientsAtOnce);
-		const [nearAttempts, attemptBindings] = nearIds(reader, 'a.recipient_id', 'rcp', batch);
-		const [nearEvents, eventBindings] = nearIds(reader, 'e.message_id', 'msg', batch);
+		const [nearAttempts, attemptBindings] = createdNearIds(reader, 'a.recipient_id', 'rcp', batch);
+		const [nearEvents, eventBindings] = createdNearIds(reader, 'e.message_id', 'msg', batch);
 		const bindings = [...attemptBindings, ...attemptBindings, ...eventBindings];
 		const rows: FactsRow[] = await reader('recipients as r')
 			.select(reader.raw(columnsNear(nearAttempts, nearEvents), bindings))
@@ -423,7 +423,7 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 			})
 			.leftJoin('sites as s', 's.site', 'l.site')
 			.whereIn('r.id', batch)
-			.whereRaw(...nearIds(reader, 'm.id', 'msg', batch))
+			.whereRaw(...createdNearIds(reader, 'm.id', 'msg', batch))
 			.orderBy('r.id');
 		facts.push(...rows.map(toFacts));
 	}

@@ -5,7 +5,7 @@ import {apiKeyHash} from '../../../src/mail/api-key.ts';
 import {differences, perform} from '../../../src/resources/apply/apply.ts';
 import type {ChangeResult} from '../../../src/resources/apply/declaration.ts';
 import type {DeclaredWorkspace} from '../../../src/resources/apply/document.ts';
-import {declared, readState} from '../../../src/resources/apply/state.ts';
+import {readState, toDeclared} from '../../../src/resources/apply/state.ts';
 import {listAudit} from '../../../src/resources/audit/store.ts';
 import {findWorkspaceByName} from '../../../src/resources/workspaces/store.ts';
 import type {Store} from '../../../src/store/store.ts';
@@ -88,7 +88,7 @@ sqliteTest(test, 'a file creates a workspace whose export equals the file', asyn
 	const {made, faults} = await apply(shop);
 	t.deepEqual(faults, []);
 	const state = await read('shop');
-	t.deepEqual(state && declared(state), exported as typeof state);
+	t.deepEqual(state && toDeclared(state), exported as typeof state);
 	t.deepEqual((await apply(exported)).told, []);
 	t.notRegex(JSON.stringify(state), /geheim|whsec|PRIVATE/);
 

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {differences} from '../../../src/resources/apply/apply.ts';
 import type {DeclaredWorkspace, WorkspaceState} from '../../../src/resources/apply/document.ts';
-import {declared} from '../../../src/resources/apply/state.ts';
+import {toDeclared} from '../../../src/resources/apply/state.ts';
 
 const rules = {
 	now: '2026-06-09T10:00:00.000Z',
@@ -199,9 +199,9 @@ test('a workspace never differs from its own export, and a new one gets everythi
 	});
 	fc.assert(
 		fc.property(arbitrary, known => {
-			t.deepEqual(told(declared(known), known), []);
+			t.deepEqual(told(toDeclared(known), known), []);
 			const parts = [known.domains, known.topics, known.webhooks, known.keys];
-			const added = differences(undefined, declared(known), rules).changes.length - 1;
+			const added = differences(undefined, toDeclared(known), rules).changes.length - 1;
 			t.is(
 				added,
 				parts.reduce((sum, items) => sum + items.length, 0),
