@@ -48,7 +48,7 @@ test('shows blocklist results on the Health page, in the metrics and in doctor',
 		/<a href="https:\/\/www\.spamcop\.net\/bl\.shtml\?93\.184\.215\.14" rel="noreferrer">Request removal<\/a>/,
 	);
 	t.regex(text, /unknown<\/span> Spamhaus ZEN: <bdi>the list refuses this resolver<\/bdi>/);
-	t.regex(text, /unknown<\/span> Barracuda: <bdi>no answer \(ESERVFAIL\)<\/bdi>/);
+	t.regex(text, /unknown<\/span> Barracuda: <bdi>no response \(ESERVFAIL\)<\/bdi>/);
 	t.regex(text, /clear<\/span> on 1 list</);
 	t.notRegex(text, /127\.0\.0\.9<\/bdi><\/td>/, 'no list is asked for an address that is not public');
 

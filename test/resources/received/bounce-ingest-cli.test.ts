@@ -101,7 +101,7 @@ test('counts an aggregate report with or without the message around it', async t
 	await writeFile(path.join(cli.folder, 'r.xml.gz'), gzipSync(xml));
 	const counts = await cli.json('bounce', 'ingest', 'r.xml.gz');
 	t.like(counts, {mails: 1, unreadable: 1, files_without_mail: 0});
-	t.regex(await cli.text('bounce', 'unmatched'), /which domain/);
+	t.regex(await cli.text('bounce', 'unmatched'), /does not name the domain/);
 });
 
 test('refuses to ingest into a missing store, or one without a workspace', async t => {
@@ -119,12 +119,12 @@ test('refuses to ingest into a missing store, or one without a workspace', async
 		78,
 		/set MAILCTL_DATA_DIR .* to the values that the daemon uses/,
 	);
-	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /there is no workspace/);
+	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /this store has no workspace/);
 });
 
 test('reports invalid arguments and names a file that cannot be read', async t => {
 	const {cli} = await newShop(t);
-	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
+	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /nowhere does not exist, name an mbox/);
 	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt needs a message/);
 	refused(t, await cli.run('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be combined/);
 	refused(t, await cli.spawn('bounce', 'ingest'), 65, /no message found on standard input/);

@@ -30,7 +30,7 @@ storeTest(test, 'fills an empty store with everything the first message needs, o
 		email: 'admin@localhost',
 		role: 'admin',
 		workspace_id: null,
-		link_hash: tokenHash(made.logInToken ?? ''),
+		link_hash: tokenHash(made.signInToken ?? ''),
 	});
 	await store.writer.transaction(endFirstStart);
 	t.is(await bootstrap(store, testTools(), testVault, first), null);
@@ -54,7 +54,7 @@ storeTest(
 			t.not(made?.liveKey, broken.liveKey);
 			const hashes = await store.reader('api_keys').orderBy('mode').pluck('hash');
 			t.deepEqual(hashes, [apiKeyHash(made?.liveKey ?? ''), apiKeyHash(made?.testKey ?? '')]);
-			t.deepEqual(await store.reader('users').pluck('link_hash'), [tokenHash(made?.logInToken ?? '')]);
+			t.deepEqual(await store.reader('users').pluck('link_hash'), [tokenHash(made?.signInToken ?? '')]);
 		}
 		await store.writer.transaction(endFirstStart);
 		t.is(await again(), null);
@@ -98,7 +98,7 @@ sqliteTest(test, 'creates no sender if messages leave the machine', async (t, st
 	t.deepEqual(await store.reader('dkim_keys'), []);
 	t.is((await store.reader('templates')).length, 1);
 	t.is((await store.reader('api_keys')).length, 2);
-	t.is(made?.logInToken, null, 'there is no dashboard');
+	t.is(made?.signInToken, null, 'there is no dashboard');
 	t.deepEqual(await store.reader('users'), []);
 });
 
