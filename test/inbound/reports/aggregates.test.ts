@@ -176,7 +176,7 @@ test('tolerates invalid counts, addresses and dates', t => {
 	t.regex(String(readOf(xmlOf({begin: day + 90_000}))), /dates/);
 	t.regex(String(readOf(xmlOf({begin: day - 90 * 86_400}))), /dates/);
 	t.regex(String(readOf(xmlOf({begin: Number.NaN}))), /dates/);
-	t.regex(String(readOf(xmlOf({domain: 'a b'}))), /which domain/);
+	t.regex(String(readOf(xmlOf({domain: 'a b'}))), /does not name the domain/);
 	const inMs = readOf(xmlOf({begin: day * 1000, end: (day + 1) * 1000})) as DmarcReport;
 	t.is(inMs.begin, day * 1000);
 	const nameless = readOf(xmlOf({}).replaceAll(/<(org_name|email|report_id)>[^<]*<\/\1>/g, '')) as DmarcReport;
@@ -491,8 +491,8 @@ test('treats a Unicode domain and its A-labels as the same domain', t => {
 		t.is((readOf(xmlOf({domain})) as DmarcReport).domain, 'xn--bcher-kva.example', domain);
 	}
 	t.is((readOf(xmlOf({domain: '日本。jp'})) as DmarcReport).domain, 'xn--wgv71a.jp');
-	t.regex(String(readOf(xmlOf({domain: 'bü cher.example'}))), /which domain/);
-	t.regex(String(readOf(xmlOf({domain: 'bücher.example/x'}))), /which domain/);
+	t.regex(String(readOf(xmlOf({domain: 'bü cher.example'}))), /does not name the domain/);
+	t.regex(String(readOf(xmlOf({domain: 'bücher.example/x'}))), /does not name the domain/);
 	const one = {...(facts.records[1] as Facts['records'][number]), signer: 'mx1.bücher.example'};
 	const {counts, org, reporterDomains} = readOf(
 		xmlOf({org: 'mx1.bücher.example', email: 'a@mx.bücher.example', records: [one]}),
