@@ -45,25 +45,32 @@ const ofRuntime: ReadonlyArray<readonly [step: string, symbol: RegExp]> = [
 	['sign', /^(__)?(bn_|rsa_|RSA_|ossl_|fe_|EVP_)/],
 ];
 
-/** Folders of `src` whose functions are a step. What others do counts for the step that called them. */
-const ofFolder: Readonly<Record<string, string>> = {
+/** Files and folders of `src` whose functions are a step. What others do counts for the step that called them. */
+export const ofPath: Readonly<Record<string, string>> = {
 	api: 'accept',
-	accept: 'accept',
+	send: 'accept',
 	queue: 'claim and schedule',
-	pace: 'claim and schedule',
-	routing: 'claim and schedule',
-	threads: 'hand over',
-	pool: 'hand over',
-	render: 'render',
+	'queue/renderers': 'hand over',
+	'queue/smtp-workers': 'hand over',
+	'daemon/threads': 'hand over',
+	'kit/thread-calls': 'hand over',
 	compose: 'compose',
-	links: 'compose',
+	'compose/render': 'render',
 	'compose/dkim': 'sign',
 	deliver: 'SMTP',
-	'mta-sts': 'SMTP',
 	outcome: 'outcome',
-	webhook: 'outcome',
+	'resources/webhooks': 'outcome',
 	store: 'rows',
 };
+
+/** Returns the step of a file: that of its own name, or of the nearest folder that has one. */
+export function stepOfFile(file: string): string | undefined {
+	let name = /\/src\/(.+)\.[jt]s$/.exec(file)?.[1] ?? '';
+	while (name !== '' && ofPath[name] === undefined) {
+		name = name.slice(0, Math.max(0, name.lastIndexOf('/')));
+	}
+	return ofPath[name];
+}
 
 /** What tells a thread from others: a function that only it has. The first counts. */
 const ofThread: ReadonlyArray<readonly [thread: string, frame: RegExp]> = [
@@ -187,8 +194,7 @@ class Sources {
 		const [, file = '', line, column] = place;
 		const entry = this.#mapOf(file)?.findEntry(Number(line) - 1, Number(column) - 1);
 		const source = entry && 'originalSource' in entry ? entry.originalSource : file;
-		const [, folder = '', name = ''] = /\/src\/([\w-]+)\/(?:.*\/)?([\w-]+)\.[jt]s$/.exec(source) ?? [];
-		return ofFolder[`${folder}/${name}`] ?? ofFolder[folder];
+		return stepOfFile(source);
 	}
 
 	#mapOf(file: string): SourceMap | null {

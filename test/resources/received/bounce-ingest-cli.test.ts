@@ -119,7 +119,12 @@ test('refuses to ingest into a missing store, or one without a workspace', async
 		78,
 		/set MAILCTL_DATA_DIR .* to the values that the daemon uses/,
 	);
-	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /this store has no workspace/);
+	refused(
+		t,
+		await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to),
+		75,
+		/this store has no workspace/,
+	);
 });
 
 test('reports invalid arguments and names a file that cannot be read', async t => {
