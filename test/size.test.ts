@@ -53,7 +53,7 @@ const whole: Sizes = {
 	'lines over 120 columns': 519,
 	'lines over 160 columns': 194,
 	'private exports': 178,
-	'lines of tests': 110_311,
+	'lines of tests': 110_321,
 	'lines of docs': 7_988,
 };
 

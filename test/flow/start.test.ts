@@ -321,7 +321,7 @@ test.serial('refuses files of another user, naming both users and the command th
 		t,
 		serve({MAILCTL_DATA_DIR: missing}),
 		78,
-		new RegExp(`belongs to user 0 .*: run install -d -o ${nobody} -m 700 ${missing} or set`),
+		new RegExp(`belongs to user 0, .*: run install -d -o ${nobody} -m 700 ${missing} or set`),
 	);
 });
 
