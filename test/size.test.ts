@@ -53,8 +53,8 @@ const whole: Sizes = {
 	'lines over 120 columns': 519,
 	'lines over 160 columns': 194,
 	'private exports': 178,
-	'lines of tests': 110_321,
-	'lines of docs': 7_988,
+	'lines of tests': 110_446,
+	'lines of docs': 7_990,
 };
 
 const {sizesOf} = (await import(new URL('../../scripts/sizes.js', import.meta.url).href)) as {

@@ -14,6 +14,7 @@ import {createIdSource} from '../../src/mail/ids.ts';
 import {startAccountedSink} from './accounted-sink.ts';
 import {openDashboards} from './dashboards.ts';
 import {startDatabase, watchDatabase} from './database.ts';
+import {findRegressions, measureCosts, readCosts, recordCosts} from './guard.ts';
 import {manyDomains, startHosts} from './hosts.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
 import {large, measureAccounted, measureQueue} from './measures.ts';
@@ -24,7 +25,8 @@ import {namedFunctions, whereTimeGoes} from './where.ts';
 // What `mailctl bench` measures, with more workloads and beside peers: npm run bench -- [--messages N] [--connections
 // N] [--workload plain|receipt|100k] [--replies accept|realistic] [--seed N] [--only NAME] [--peer SCRIPT]...
 // [--no-peers] [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where] A quoted workload (100k, or realistic
-// replies) is measured end to end, with one kind of sink for all, which says what became of each mail.
+// replies) is measured end to end, with one kind of sink for all, which says what became of each mail. --guard
+// compares the CPU time of a message with what the tree records, and --record records it.
 
 const {values: options} = parseArgs({
 	allowNegative: true,
@@ -41,6 +43,8 @@ const {values: options} = parseArgs({
 		where: {type: 'boolean', default: false},
 		postgres: {type: 'boolean', default: false},
 		dashboards: {type: 'string', default: '0'},
+		guard: {type: 'boolean', default: false},
+		record: {type: 'boolean', default: false},
 	},
 });
 const messages = Number(options.messages);
@@ -139,33 +143,53 @@ function print(name: string, figures: Figures): void {
 	}
 }
 
-console.log(
-	`${options.workload}, replies ${options.replies}${isRealistic ? ` by seed ${options.seed}` : ''}${options.postgres ? ' on PostgreSQL' : ''}: ${messages} messages, ${connections} connections, load ${loadavg()[0]?.toFixed(1)}, node ${process.version}`,
-);
-const scenarios: Record<string, () => Promise<Figures>> = {
-	accept: () => inFolder(measureAccept),
-	through: measureThrough,
-	queue: () => delivering(measureQueue),
-	'one-maker': () => delivering(endToEnd, {MAILCTL_MAKERS: '1'}),
-};
-let throughPerS = 0;
-for (const [name, measure] of Object.entries(scenarios)) {
-	if (only === undefined || only === name) {
-		const figures = await measure();
-		print(name, figures);
-		throughPerS = name === 'through' ? (figures.end_to_end_per_s ?? 0) : throughPerS;
+async function guard(): Promise<void> {
+	const costs = await measureCosts({
+		accept: () => inFolder(measureAccept),
+		receipt: () => delivering(endToEnd),
+	});
+	console.log(`accept ${costs.accept}, receipt ${costs.receipt} units of CPU time`);
+	if (options.record) {
+		recordCosts(costs);
+		return;
+	}
+	for (const regression of findRegressions(costs, readCosts())) {
+		console.error(regression);
+		process.exitCode = 1;
 	}
 }
-if (only === 'reports' || only === undefined) {
-	measureReports();
+
+async function measureAll(): Promise<void> {
+	console.log(
+		`${options.workload}, replies ${options.replies}${isRealistic ? ` by seed ${options.seed}` : ''}${options.postgres ? ' on PostgreSQL' : ''}: ${messages} messages, ${connections} connections, load ${loadavg()[0]?.toFixed(1)}, node ${process.version}`,
+	);
+	const scenarios: Record<string, () => Promise<Figures>> = {
+		accept: () => inFolder(measureAccept),
+		through: measureThrough,
+		queue: () => delivering(measureQueue),
+		'one-maker': () => delivering(endToEnd, {MAILCTL_MAKERS: '1'}),
+	};
+	let throughPerS = 0;
+	for (const [name, measure] of Object.entries(scenarios)) {
+		if (only === undefined || only === name) {
+			const figures = await measure();
+			print(name, figures);
+			throughPerS = name === 'through' ? (figures.end_to_end_per_s ?? 0) : throughPerS;
+		}
+	}
+	if (only === 'reports' || only === undefined) {
+		measureReports();
+	}
+	const peers = runPeers(options.peer, {
+		messages,
+		workload: options.workload,
+		...(isQuoted && {startSink: startQuotedSink}),
+	});
+	for await (const {peer, ...figures} of options.peers ? peers : []) {
+		const ratio =
+			throughPerS > 0 ? {ours_to_theirs: Math.round((100 * throughPerS) / figures.end_to_end_per_s) / 100} : {};
+		print(peer, {...figures, ...ratio});
+	}
 }
-const peers = runPeers(options.peer, {
-	messages,
-	workload: options.workload,
-	...(isQuoted && {startSink: startQuotedSink}),
-});
-for await (const {peer, ...figures} of options.peers ? peers : []) {
-	const ratio =
-		throughPerS > 0 ? {ours_to_theirs: Math.round((100 * throughPerS) / figures.end_to_end_per_s) / 100} : {};
-	print(peer, {...figures, ...ratio});
-}
+
+await (options.guard || options.record ? guard() : measureAll());
