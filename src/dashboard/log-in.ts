@@ -42,7 +42,7 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 		const passkeyRequest = site && (await passkeys.createLoginRequest(site, null));
 		const email = {
 			name: 'email',
-			label: 'E-mail',
+			label: 'Email',
 			type: 'email',
 			required: true,
 			autocomplete: 'username',

@@ -44,7 +44,7 @@ test.serial('without scripts a user signs in by password and is offered no passk
 	await page.goto('/account');
 	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	t.is(await page.getByRole('button', {name: 'Sign in with a passkey'}).count(), 0);
-	await page.getByLabel('E-mail').fill('eve@staff.example');
+	await page.getByLabel('Email').fill('eve@staff.example');
 	await page.keyboard.press('Tab');
 	await page.keyboard.type(password);
 	await page.keyboard.press('Enter');
@@ -99,7 +99,7 @@ test.serial('first login by link, then by passkey and password, then ten wrong p
 
 	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	await page.goto(`${base}/account`);
-	await page.getByLabel('E-mail').fill(email);
+	await page.getByLabel('Email').fill(email);
 	await page.getByLabel('Password').fill(password);
 	await page.keyboard.press('Enter');
 	await page.getByRole('heading', {name: email}).waitFor();
@@ -108,7 +108,7 @@ test.serial('first login by link, then by passkey and password, then ten wrong p
 
 	await page.getByRole('button', {name: 'Sign out', exact: true}).first().click();
 	for (let n = 0; n < 11; n++) {
-		await page.getByLabel('E-mail').fill(email);
+		await page.getByLabel('Email').fill(email);
 		await page.getByLabel('Password').fill(n < 10 ? `wrong ${n}` : password);
 		const answer = page.waitForResponse(response => response.request().method() === 'POST');
 		await page.getByRole('button', {name: 'Sign in', exact: true}).click();

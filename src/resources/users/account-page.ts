@@ -23,7 +23,7 @@ ${section(
 	'Sessions',
 	sessionTable(active, signedIn.sessionId, now),
 	active.length > 1
-		? act({to: '/account/sessions/end', label: 'Log out everywhere else', look: 'danger'})
+		? act({to: '/account/sessions/end', label: 'Sign out everywhere else', look: 'danger'})
 		: undefined,
 )}`;
 		return {kind: 'page', place: null, title: user.email, content, ...extra};
@@ -143,7 +143,7 @@ function sessionTable(rows: readonly UserSession[], currentId: string, now: numb
 				cell: row =>
 					row.id === currentId
 						? badge('this session', 'good')
-						: act({to: `/account/sessions/${row.id}/end`, label: 'Log out', look: 'quiet'}),
+						: act({to: `/account/sessions/${row.id}/end`, label: 'End session', look: 'quiet'}),
 				right: true,
 			},
 		],

@@ -101,7 +101,7 @@ function userTable(rows: readonly ListedUser[], now: number): Html {
 		link: ({id}) => `/users/${id}`,
 		empty: html`<p>No users yet.</p>`,
 		columns: [
-			{title: 'E-mail', cell: row => row.email, cut: true},
+			{title: 'Email', cell: row => row.email, cut: true},
 			{title: 'Role', cell: row => badge(row.role, row.role === 'admin' ? 'busy' : 'idle')},
 			{title: 'Workspace', cell: row => (row.workspace === null ? 'all' : name(row.workspace)), cut: true},
 			{title: 'Sign-in', cell: signInMethods, wide: true},

@@ -35,7 +35,7 @@ export const everyWorkspace = 'all';
 
 const workspace = Type.String({format: 'text'});
 const fields = {
-	email: field(Type.String({format: 'email'}), {label: 'E-mail', normalize: emailKey}),
+	email: field(Type.String({format: 'email'}), {label: 'Email', normalize: emailKey}),
 	role: field(Type.Optional(Type.Enum([...roles])), {
 		description:
 			'viewer reads; operator also changes messages, lists and templates; ' +

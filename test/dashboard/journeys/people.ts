@@ -16,7 +16,7 @@ journey('a user opens a link, sets a password, and signs in with it', async (t, 
 	await page.getByText('The password is set.').waitFor();
 	await press('Sign out');
 	await page.getByText('You are signed out.').waitFor();
-	await type('E-mail', email);
+	await type('Email', email);
 	await type('Password', password);
 	await press('Sign in');
 	await page.getByRole('heading', {name: 'Messages'}).waitFor();
@@ -36,7 +36,7 @@ journey('a user signs out all other sessions', async (t, {open, own}) => {
 	await second.page.goto('/messages');
 	await first.page.goto('/messages');
 	await first.press(email, 'a');
-	await first.press('Log out everywhere else');
+	await first.press('Sign out everywhere else');
 	await first.page.getByText('All other sessions have ended.').waitFor();
 	// Its list looks for news, and is answered that the session has ended.
 	const look = second.page.evaluate(`document.body.dispatchEvent(new Event('mail'))`);
@@ -51,7 +51,7 @@ journey('an admin adds a user and changes their role', async (t, {open, own, sui
 	await page.goto('/messages');
 	await go('Users');
 	await press('Add a user', 'summary');
-	await type('E-mail', email);
+	await type('Email', email);
 	await choose('Role', 'operator: manages mail and lists');
 	await press('Add');
 	await suitsAll(page);
