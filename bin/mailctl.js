@@ -4,10 +4,11 @@
 // own: it reads a FIFO for ever, and says in its own words that there is no such file. Not every `env` knows -S.
 
 // CommonJS (package.json beside it): as an ES module this file would be read by libuv's pool, whose size is fixed by then.
-// SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the daemon's writer. A command
-// beside it does one thing after the other, and so many threads would cost it a tenth of its time.
+// SQLite's calls run on that pool: with its usual four threads, four slow reads would hold up the daemon's writer. The store reads
+// over four connections, so eight threads always leave some for the writer, files and DNS. A command beside the daemon does one
+// thing after the other and keeps the usual four.
 if (process.argv.includes('serve')) {
-	process.env.UV_THREADPOOL_SIZE ??= '16';
+	process.env.UV_THREADPOOL_SIZE ??= '8';
 }
 
 const {existsSync} = require('node:fs');

@@ -6,7 +6,8 @@ import type {LiveSettings} from '../config/settings.ts';
 import {readTls} from '../net/smtp-listener.ts';
 import {findKey, noteKeyUse} from '../resources/keys/store.ts';
 import {ensureSubmissionTemplate, findSubmissionTemplate} from '../resources/templates/versions.ts';
-import {type AcceptOptions, createAccept, createCatalog} from '../send/send.ts';
+import {Catalog} from '../send/catalog.ts';
+import {type AcceptOptions, createAccept} from '../send/send.ts';
 import type {SubmissionListener, SubmissionObserver} from '../send/submission/submission-listener.ts';
 import {Submission} from '../send/submission/submit.ts';
 import {createAcceptWrite} from '../send/write.ts';
@@ -24,7 +25,7 @@ export function createIntake(
 	accepting: Pick<AcceptOptions, 'onWriting' | 'onAccepted'>,
 ) {
 	const {reader, writer} = store;
-	const catalog = createCatalog(reader);
+	const catalog = new Catalog(reader);
 	const isShared = store.dialect.isShared;
 	const limits = new KeyRateLimits(clock, () => live().rateLimit, isShared ? part => sharePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);

@@ -113,7 +113,9 @@ export function extrasJson(extras: Extras): string | null {
 	return json === '{}' ? null : json;
 }
 
-export const readExtras = (json: string | null): Extras => (json === null ? {} : JSON.parse(json));
+const noExtras: Extras = Object.freeze({});
+
+export const readExtras = (json: string | null): Extras => (json === null ? noExtras : JSON.parse(json));
 
 export type Attachment = {
 	readonly filename: string;

@@ -2,69 +2,25 @@ import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
-import {isTemplateId} from '../mail/ids.ts';
-import {erasedAddress, extrasJson, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
+import {erasedAddress, extrasJson, type Mode, readExtras} from '../mail/message.ts';
 import {type Arrival, type QueueKey, queueKeyText} from '../mail/route.ts';
 import {resolveDestination} from '../mail/simulator.ts';
-import {lookUpSender, type SenderRow} from '../resources/domains/store.ts';
-import {lookUpTemplate, type TemplateRow} from '../resources/templates/store.ts';
-import {lookUpTopic, type TopicRow} from '../resources/topics/store.ts';
-import {findWorkspace, type Workspace} from '../resources/workspaces/store.ts';
-import {createRowCache} from '../store/changes.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import {findForResend, listAttachments} from '../store/messages.ts';
 import type {Vault} from '../store/sealed.ts';
+import type {Catalog, SendPlan} from './catalog.ts';
 import {
 	createInFlight,
 	type Draft,
 	findReplay,
 	type Idempotency,
 	type Refused,
-	refused,
 	type Send,
 	type SendResult,
 	toKeyName,
 } from './draft.ts';
 import {withoutSensitive} from './sensitive.ts';
-
-type LookupResult<Row> = Row | undefined | Promise<Row | undefined>;
-
-/** Caches what sends refer to until the store's change generation grows, so that checks do not become queries. */
-type Catalog = {
-	readonly workspace: (id: string) => LookupResult<Workspace>;
-	readonly sender: (workspaceId: string, addressKey: string) => LookupResult<SenderRow>;
-	readonly template: (workspaceId: string, id: string) => LookupResult<TemplateRow>;
-	readonly topic: (workspaceId: string, code: string) => LookupResult<TopicRow>;
-	/** Must be called when the generation has grown. */
-	readonly clear: () => void;
-};
-
-export function createCatalog(reader: Knex): Catalog {
-	const workspaces = createRowCache<Workspace>();
-	const senders = createRowCache<SenderRow>();
-	const templates = createRowCache<TemplateRow>();
-	const topics = createRowCache<TopicRow>();
-	return {
-		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
-		sender: (workspaceId, key) =>
-			senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
-		template: (workspaceId, id) =>
-			isTemplateId(id)
-				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
-				: undefined,
-		topic: (workspaceId, code) =>
-			// A malformed code cannot exist, so skip the query; PostgreSQL rejects some texts.
-			isTopicCode(code)
-				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
-				: undefined,
-		clear() {
-			for (const cache of [workspaces, senders, templates, topics]) {
-				cache.clear();
-			}
-		},
-	};
-}
 
 /** A send of a batch with its own Idempotency-Key, if any. */
 type KeyedSend = {readonly send: Send; readonly idempotency: Idempotency | null};
@@ -78,7 +34,7 @@ export type Accept = {
 };
 
 export type AcceptOptions = {
-	readonly catalog: Catalog;
+	readonly catalog: Pick<Catalog, 'plan' | 'isPaused'>;
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly clock: Clock;
@@ -151,7 +107,7 @@ export function createAccept(options: AcceptOptions): Accept {
 			const results = (drafts.length > 0 ? await write(options, drafts) : []).values();
 			return drafted.map(result => (result.ok ? (results.next().value as SendResult) : result));
 		},
-		isPaused: async workspaceId => isPaused(await catalog.workspace(workspaceId)),
+		isPaused: workspaceId => catalog.isPaused(workspaceId),
 	};
 }
 
@@ -161,24 +117,29 @@ async function write(
 	drafts: readonly Draft[],
 ): Promise<readonly SendResult[]> {
 	const writing = writer.submit(acceptWrite, drafts);
+	const queues = toQueues(drafts);
 	// A claim that follows shares the transaction.
 	if (writer.isOrdered) {
-		onWriting(toQueues(drafts));
+		onWriting(queues);
 	}
 	const results = await writing;
 	if (!writer.isOrdered) {
-		onWriting(toQueues(drafts));
+		onWriting(queues);
 	}
 	const accepted = drafts.filter((_, index) => isNew(results[index] as SendResult));
 	if (accepted[0]) {
-		onAccepted(accepted[0].send.mode, accepted.length, toQueues(accepted));
+		onAccepted(
+			accepted[0].send.mode,
+			accepted.length,
+			accepted.length === drafts.length ? queues : toQueues(accepted),
+		);
 	}
 	return results;
 }
 
 const isNew = (result: SendResult): boolean => result.ok && !result.replayed;
 
-function toQueues(drafts: readonly Draft[]): Iterable<Arrival> {
+function toQueues(drafts: readonly Draft[]): readonly Arrival[] {
 	const queues = new Map<string, Arrival>();
 	for (const {send, priority} of drafts) {
 		const {workspaceId, mode, to, cc} = send;
@@ -189,7 +150,7 @@ function toQueues(drafts: readonly Draft[]): Iterable<Arrival> {
 			queues.set(key, {...queue, ...(sendAt !== undefined && {dueAt: Date.parse(sendAt)})});
 		}
 	}
-	return queues.values();
+	return [...queues.values()];
 }
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;
@@ -200,67 +161,29 @@ async function draft(
 	send: Send,
 	idempotency: Idempotency | null,
 ): Promise<Drafted> {
-	const {workspaceId} = send;
-	const workspace = await catalog.workspace(workspaceId);
-	if (isPaused(workspace)) {
-		return refused('sending_paused');
+	const plan = await catalog.plan(send);
+	if (!plan.ok) {
+		return plan;
 	}
-
-	const template = await catalog.template(workspaceId, send.templateId);
-	if (!template) {
-		return refused('template_not_found');
-	}
-	if (template.version_id === null) {
-		return refused('template_has_no_version');
-	}
-
-	const sender = await catalog.sender(workspaceId, send.from.key);
-	if (!sender || sender.verified_at === null || sender.disabled_at !== null) {
-		return refused('sender_not_available');
-	}
-
-	const quota = workspace.monthly_quota;
-	const {send: sendWithTopic, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
-	const priority = readExtras(send.extras).priority ?? topic?.priority ?? template.priority ?? 'normal';
-	const versionId = template.version_id;
-	const redacted = redactSend(sendWithTopic, template, vault);
-	return {ok: true, draft: {...redacted, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
-}
-
-/** Gives a send without a topic the first default topic that exists. Removing a topic therefore loses no mail. */
-async function withTopic(
-	catalog: Catalog,
-	send: Send,
-	defaults: ReadonlyArray<string | null>,
-): Promise<{readonly send: Send; readonly topic: TopicRow | undefined}> {
-	const {workspaceId, topicCode} = send;
-	if (topicCode !== null) {
-		// The transaction checks that it exists, after the suppression list.
-		return {send, topic: await catalog.topic(workspaceId, topicCode)};
-	}
-	for (const code of defaults) {
-		const topic = code === null ? undefined : await catalog.topic(workspaceId, code);
-		if (topic) {
-			return {send: {...send, topicCode: topic.code}, topic};
-		}
-	}
-	return {send, topic: undefined};
+	const {versionId, topicCode, topicId, quota} = plan;
+	const priority = readExtras(send.extras).priority ?? plan.priority;
+	const {send: redacted, sealed} = redactSend(
+		topicCode === send.topicCode ? send : {...send, topicCode},
+		plan,
+		vault,
+	);
+	return {ok: true, draft: {send: redacted, sealed, idempotency, versionId, topicId, priority, quota}};
 }
 
 /** Separates a send's sensitive variables. Mail that does not leave the machine is rendered without them. */
-function redactSend(send: Send, {sensitive}: TemplateRow, vault: Pick<Vault, 'seal'>): Pick<Draft, 'send' | 'sealed'> {
+function redactSend(send: Send, {sensitive}: SendPlan, vault: Pick<Vault, 'seal'>): Pick<Draft, 'send' | 'sealed'> {
 	const {data, workspaceId} = send;
-	const redactedData = sensitive === null || data === null ? null : withoutSensitive(data, JSON.parse(sensitive));
+	const redactedData = sensitive === null || data === null ? null : withoutSensitive(data, sensitive);
 	if (redactedData === null || data === null) {
 		return {send, sealed: null};
 	}
 	const extras = extrasJson({...readExtras(send.extras), hidden: true});
 	return {send: {...send, data: redactedData, extras}, sealed: vault.seal(workspaceId, data)};
-}
-
-/** A deleted workspace cannot send either. */
-function isPaused(workspace: Workspace | undefined): workspace is undefined {
-	return !workspace || workspace.paused_at !== null;
 }
 
 /**

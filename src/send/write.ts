@@ -17,7 +17,6 @@ import {
 	readAddressees,
 	recordContacts,
 } from '../resources/topics/store.ts';
-import {readDeletedWorkspaces} from '../resources/workspaces/store.ts';
 import {holdOffDeletions, queryTogether} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
@@ -50,14 +49,13 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 		bytes: sends => sends.reduce((sum, draft) => sum + toBytes(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const [, deleted, addressees, optedOut] = await queryTogether(
+			const [, addressees, optedOut] = await queryTogether(
 				trx,
 				() => holdOffDeletions(trx),
-				() => readDeletedWorkspaces(trx),
 				() => readAddressees(trx, drafts.flatMap(toPairs)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(toPairs)),
 			);
-			const blocks = new SendBlocks({addressees, optedOut, deleted, now: storeTime(clock.now())});
+			const blocks = new SendBlocks({addressees, optedOut, now: storeTime(clock.now())});
 			const judged = judgeAll(drafts, blocks, newId);
 			// The time is read after the ids were created, so that no row of a message is older than its id.
 			const now = clock.now();
@@ -139,8 +137,6 @@ function toPairs({send}: Draft): Pair[] {
 type BlockFacts = {
 	readonly addressees: Addressees;
 	readonly optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
-	/** Workspaces that may no longer send. */
-	readonly deleted: ReadonlySet<string>;
 	readonly now: string;
 };
 
@@ -154,7 +150,7 @@ class SendBlocks {
 
 	/** Whether the workspace was deleted since the earlier checks. */
 	isWorkspaceDeleted({send}: Draft): boolean {
-		return this.#facts.deleted.has(send.workspaceId);
+		return this.#facts.addressees.get(pairKey(send.workspaceId, send.to.key))?.isWorkspaceDeleted === true;
 	}
 
 	findReason({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BlockReason | null {

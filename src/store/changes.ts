@@ -16,6 +16,8 @@ export async function readGeneration(reader: Knex): Promise<number> {
 /** Caches rows until something changes. Missing rows are not cached, so that new rows are found at once. */
 type RowCache<Row extends object> = {
 	readonly get: (key: string, load: () => Promise<Row | undefined>) => Row | Promise<Row | undefined>;
+	/** Returns a cached row. */
+	readonly peek: (key: string) => Row | undefined;
 	readonly clear: () => void;
 };
 
@@ -37,6 +39,7 @@ export function createRowCache<Row extends object>(): RowCache<Row> {
 
 	return {
 		get: (key, load) => rows.get(key) ?? loadRow(key, load),
+		peek: key => rows.get(key),
 		clear() {
 			age++;
 			rows.clear();

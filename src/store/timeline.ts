@@ -4,9 +4,12 @@ import {idTime} from '../mail/ids.ts';
 import type {EventType, RecipientState, Role} from '../mail/message.ts';
 import {hasOneWriter, queryRows, type Row, rowSource} from './engine/dialect.ts';
 import {among, createdNearIds, insertRows, namedIds} from './engine/rows.ts';
+import {unanswered} from './postgres/postgres-client.ts';
 
 // Each event has a position in the stream of all events. A reader that has read up to a settled position has missed no
 // event before it, regardless of clocks: docs/internals/decisions/0021-event-positions.md.
+
+const reservePositions = 'update changes set event_position = event_position + ? where id = 1';
 
 /**
  * Reserves consecutive positions in a transaction and returns the one before the first. SQLite has one writer at a
@@ -17,8 +20,7 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 	if (!hasOneWriter(trx)) {
 		return null;
 	}
-	const sql = 'update changes set event_position = event_position + ? where id = 1 returning event_position';
-	const [{event_position: last}] = await trx.raw(sql, [count]);
+	const [{event_position: last}] = await trx.raw(`${reservePositions} returning event_position`, [count]);
 	return last - count;
 }
 
@@ -29,16 +31,20 @@ export async function insertWithPositions(
 	columns: readonly string[],
 	rows: readonly Row[],
 ): Promise<void> {
-	const before = await takePositions(trx, rows.length);
-	if (before === null) {
+	if (!hasOneWriter(trx)) {
 		await insertRows(trx, table, columns, rows);
-	} else {
-		const placed: Row[] = [];
-		for (const [index, row] of rows.entries()) {
-			placed.push([...row, before + 1 + index]);
-		}
-		await insertRows(trx, table, [...columns, 'position'], placed);
+		return;
 	}
+	const numbered: Row[] = [];
+	for (const [index, row] of rows.entries()) {
+		numbered.push([...row, index + 1]);
+	}
+	const {sql, bindings} = rowSource(trx, numbered, columns.length + 1);
+	const selected = columns.map((_, index) => `column${index + 1}`);
+	const position = `(select event_position from changes where id = 1) + column${columns.length + 1}`;
+	const insert = `insert into ${table} (${[...columns, 'position']}) select ${[...selected, position]} from (${sql})`;
+	await trx.raw(insert, bindings as Knex.RawBinding[]).options(unanswered);
+	await trx.raw(reservePositions, [rows.length]).options(unanswered);
 }
 
 /** Returns the last position that was reserved, perhaps by a transaction that is still running. */

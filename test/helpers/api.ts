@@ -27,7 +27,8 @@ import {createDmarcReview} from '../../src/resources/domains/dmarc.ts';
 import type {SendingNames} from '../../src/resources/domains/domain-records.ts';
 import {findKey, noteKeyUse} from '../../src/resources/keys/store.ts';
 import {AddressGuard} from '../../src/resources/webhooks/address-guard.ts';
-import {createAccept, createCatalog} from '../../src/send/send.ts';
+import {Catalog} from '../../src/send/catalog.ts';
+import {createAccept} from '../../src/send/send.ts';
 import {createAcceptWrite} from '../../src/send/write.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -115,7 +116,7 @@ export async function startApi(
 ): Promise<TestApi> {
 	const workspace = like?.workspace ?? (await addWorkspace(store, 'acme'));
 	const key = like?.key ?? (await addKey(store, workspace.id));
-	const catalog = createCatalog(store.reader);
+	const catalog = new Catalog(store.reader);
 	const shared = store.dialect.name === 'postgres';
 	const limits = new KeyRateLimits(clock, () => rateLimit, shared ? part => sharePart(store.reader, part) : null);
 	const auth = createAuth({

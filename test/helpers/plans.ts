@@ -66,5 +66,5 @@ export async function plansDuring(store: Store, engine: Engine, work: () => Prom
 
 /** Whether a plan reads one of our tables, or an index of it, from end to end. */
 export function readsAll(plan: string): boolean {
-	return /\bSCAN (?!json_each|v\b|\(|CONSTANT|(?:rows|due|held)\b)|\bSeq Scan on\b/.test(plan);
+	return /\bSCAN (?!jsonb?_each|v\b|\(|CONSTANT|(?:rows|due|held)\b)|\bSeq Scan on\b/.test(plan);
 }

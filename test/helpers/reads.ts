@@ -40,7 +40,7 @@ export async function readsDuring(store: Store, engine: Engine, work: () => Prom
 async function sqliteFault({reader}: Store, sql: string, bindings: readonly Knex.RawBinding[]): Promise<string | null> {
 	const rows: Array<{detail: string}> = await reader.raw(`explain query plan ${sql}`, [...bindings]);
 	const plan = rows.map(({detail}) => detail).join('\n');
-	const scans = [...plan.matchAll(/\bSCAN (?!json_each|v\b|rows\b|\(|CONSTANT)(\w+)/g)].length > 0;
+	const scans = [...plan.matchAll(/\bSCAN (?!jsonb?_each|v\b|rows\b|\(|CONSTANT)(\w+)/g)].length > 0;
 	return scans || /TEMP B-TREE FOR (?:ORDER BY|GROUP BY|DISTINCT)/.test(plan) ? plan : null;
 }
 

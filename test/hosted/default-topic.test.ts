@@ -44,6 +44,8 @@ storeTest(serially, 'a message without a topic gets the workspace’s default to
 		'a topic that is gone loses no mail',
 	);
 	t.is(codeOf(await api.send({unsubscribeGroup: 'product'})), 'unknown_unsubscribe_group');
+	await addTopic(api, 'product', 'Product mail');
+	t.is(codeOf(await api.send()), 'recipient_unsubscribed', 'a topic that appears again counts at once');
 });
 
 storeTest(

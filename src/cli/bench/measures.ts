@@ -50,9 +50,11 @@ export async function measureAccept(bench: Bench): Promise<Figures> {
 	const shop = await createBenchStore(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {MAILCTL_ROLES: 'api'});
 	await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
+	const stopBeside = await bench.beside?.(daemon, shop);
 	const before = daemon.usage();
 	const report = await load(daemon.order(bench.messages, bench.connections));
 	const after = daemon.usage();
+	await stopBeside?.();
 	await daemon.stop();
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),

@@ -383,11 +383,14 @@ export type Addressee = {
 	readonly left: Pick<OptOut, 'until'> | undefined;
 	/** The preferences of its contact; `undefined` if there is none. */
 	readonly preferences: Preferences | undefined;
+	/** Whether the workspace was deleted, so that it may no longer send. */
+	readonly isWorkspaceDeleted: boolean;
 };
 
 type AddresseeRow = Preferences & {
 	readonly workspace_id: string;
 	readonly address_key: string;
+	readonly deleted_at: string | null;
 	readonly suppressed: Mode | null;
 	readonly left: string | null;
 	readonly until: string | null;
@@ -400,8 +403,10 @@ export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise
 		trx,
 		pairs,
 		source =>
-			`select p.column1 as workspace_id, p.column2 as address_key, s.mode as suppressed, o.code as "left", o.until, c.id as contact, c.locale, c.timezone
+			`select p.column1 as workspace_id, p.column2 as address_key, w.deleted_at, s.mode as suppressed,
+				o.code as "left", o.until, c.id as contact, c.locale, c.timezone
 			from (${source}) as p
+			left join workspaces as w on w.id = p.column1
 			left join suppressions as s on s.workspace_id = p.column1 and s.address_key = p.column2
 			left join topic_optouts as o on o.workspace_id = p.column1 and o.address_key = p.column2 and o.code = '${noTopic}'
 			left join contacts as c on c.workspace_id = p.column1 and c.address_key = p.column2`,
@@ -417,6 +422,7 @@ function toAddressee(row: AddresseeRow): readonly [pair: string, Addressee] {
 			suppressed,
 			left: left === null ? undefined : {until},
 			preferences: contact === null ? undefined : {locale, timezone},
+			isWorkspaceDeleted: row.deleted_at !== null,
 		},
 	];
 }

@@ -1,5 +1,4 @@
 import type {Knex} from 'knex';
-import {queryRows} from '../../store/engine/dialect.ts';
 import {toColumns} from '../../store/engine/rows.ts';
 import {deleteDeliveries} from '../webhooks/store.ts';
 
@@ -132,15 +131,6 @@ export type WorkspaceChanges = Partial<Omit<Workspace, 'id' | 'created_at'>>;
 /** Returns `false` if the workspace does not exist. Throws if the new name is taken, so look it up first. */
 export async function updateWorkspace(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<boolean> {
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
-}
-
-/**
- * Returns the ids of deleted workspaces, which accept no messages. The query is plain SQL, because building it would
- * take longer than running it.
- */
-export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
-	const rows: Array<{id: string}> = await queryRows(trx, 'select id from workspaces where deleted_at is not null');
-	return new Set(rows.map(({id}) => id));
 }
 
 export async function findDeletedWorkspace(reader: Knex): Promise<string | undefined> {

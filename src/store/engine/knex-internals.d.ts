@@ -18,17 +18,20 @@ declare module 'knex/lib/dialects/sqlite3/index.js' {
 		readonly bindings?: readonly unknown[];
 		readonly method?: string;
 		readonly returning?: unknown;
+		readonly options?: {readonly unanswered?: boolean};
+	};
+
+	export type SqliteDriver = {
+		readonly Statement: new (
+			connection: SqliteConnection,
+			sql: string,
+			prepared: (error: Error | null) => void,
+		) => SqliteStatement;
 	};
 
 	export default class SqliteDialect {
 		constructor(config: unknown);
-		readonly driver: {
-			readonly Statement: new (
-				connection: SqliteConnection,
-				sql: string,
-				prepared: (error: Error | null) => void,
-			) => SqliteStatement;
-		};
+		readonly driver: SqliteDriver;
 		transaction(...options: unknown[]): unknown;
 		_query(connection: SqliteConnection, query: SqliteQuery): Promise<unknown>;
 		destroyRawConnection(connection: SqliteConnection): Promise<void>;

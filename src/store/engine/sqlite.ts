@@ -4,12 +4,12 @@ import type {Knex} from 'knex';
 import SqliteTransaction from 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js';
 import SqliteDialect, {
 	type SqliteConnection as Connection,
+	type SqliteDriver,
 	type SqliteQuery,
-	type SqliteStatement,
 } from 'knex/lib/dialects/sqlite3/index.js';
-import {LRUCache} from 'lru-cache';
 import {findDisplaced, type OpenFile} from '../../kit/open-files.ts';
 import {quiet} from './dialect.ts';
+import {SqliteStatements} from './sqlite-statements.ts';
 
 /** SQLite's write-ahead log. It grows while a reader holds an old snapshot. */
 export type WriteAheadLog = {
@@ -124,70 +124,34 @@ class ImmediateTransaction extends SqliteTransaction {
 	}
 }
 
-const maxStatements = 100;
-/**
- * A cached statement keeps its last parameters. It is not cached if they are larger than this, in characters or octets.
- */
-const maxBoundBytes = 256 * 1024;
-
 /**
  * The knex client for the `sqlite3` driver. To change the driver, extend another dialect here. Statements are prepared
- * once for each connection: preparing takes a round trip to the driver's threads and as much time as a small insert.
+ * once for each connection, and those that nobody awaits are run together (`sqlite-statements.ts`).
  */
 class SqliteClient extends SqliteDialect {
 	override transaction(...options: unknown[]): unknown {
 		return new ImmediateTransaction(this, ...options);
 	}
 
-	override _query(connection: Connection, query: SqliteQuery): Promise<unknown> {
-		if (isLeftOpen(query)) {
-			return super._query(connection, query);
-		}
-		const {sql, bindings} = query;
-		const statements = statementsOf(connection);
-		return new Promise((resolve, reject) => {
-			const cached = statements.get(sql);
-			let isCached = cached !== undefined;
-			const statement = cached ?? new this.driver.Statement(connection, sql, onPrepared);
-
-			// After a failure, nothing else is called.
-			function onPrepared(error: Error | null): void {
-				if (error) {
-					reject(error);
-				} else if (!statements.has(sql)) {
-					statements.set(sql, statement);
-					isCached = true;
-				}
-			}
-
-			statement.all(bindings, function (this: unknown, error, response) {
-				if (!isCached) {
-					statement.finalize();
-				} else if ((error || sizeOf(bindings) > maxBoundBytes) && statements.peek(sql) === statement) {
-					statements.delete(sql);
-				}
-				if (error) {
-					reject(error);
-				} else {
-					resolve(Object.assign(query, {response, context: this}));
-				}
-			});
-		});
+	override async _query(connection: Connection, query: SqliteQuery): Promise<unknown> {
+		const statements = statementsOf(connection, this.driver);
+		return isLeftOpen(query)
+			? await statements.after(query, () => super._query(connection, query))
+			: await statements.run(query);
 	}
 
 	override async destroyRawConnection(connection: Connection): Promise<void> {
 		// A connection with open statements cannot be closed.
-		statementsOf(connection).clear();
+		statementsOf(connection, this.driver).finalize();
 		await super.destroyRawConnection(connection);
 	}
 }
 
 // Not a field, because knex creates the clients of transactions without the constructor.
-const prepared = new WeakMap<Connection, LRUCache<string, SqliteStatement>>();
+const prepared = new WeakMap<Connection, SqliteStatements>();
 
-function statementsOf(connection: Connection): LRUCache<string, SqliteStatement> {
-	const statements =
-		prepared.get(connection) ?? new LRUCache({max: maxStatements, dispose: statement => void statement.finalize()});
+function statementsOf(connection: Connection, driver: SqliteDriver): SqliteStatements {
+	const statements = prepared.get(connection) ?? new SqliteStatements(connection, driver);
 	prepared.set(connection, statements);
 	return statements;
 }
@@ -199,14 +163,6 @@ function statementsOf(connection: Connection): LRUCache<string, SqliteStatement>
 function isLeftOpen({sql, method = '', returning}: SqliteQuery): boolean {
 	const isStepped = method === 'del' || method === 'counter' || (/^(insert|update)$/.test(method) && !returning);
 	return isStepped || /^explain/i.test(sql);
-}
-
-function sizeOf(bindings: SqliteQuery['bindings']): number {
-	let size = 0;
-	for (const value of bindings ?? []) {
-		size += typeof value === 'string' || value instanceof Uint8Array ? value.length : 0;
-	}
-	return size;
 }
 
 /** The native part of the `sqlite3` package is missing or was built for another system. */
@@ -256,6 +212,7 @@ const sqlitePragmas = `
 	pragma trusted_schema = off;
 	pragma cell_size_check = on;
 	pragma wal_autocheckpoint = 1000;
+	pragma temp_store = memory;
 	pragma journal_size_limit = ${walSizeLimit};
 `;
 
