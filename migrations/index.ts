@@ -33,6 +33,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['048_alert_facts', () => import('./048_alert_facts.ts')],
 	['049_first_starts', () => import('./049_first_starts.ts')],
 	['050_node_terms', () => import('./050_node_terms.ts')],
+	['051_slow_reasons', () => import('./051_slow_reasons.ts')],
 ];
 
 /**

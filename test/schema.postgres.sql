@@ -489,6 +489,7 @@ sites.slow_connections integer
 sites.mails_per_session integer
 sites.resumed_at text C
 sites.advice text C
+sites.slow_reason text C
 smarthosts.id text C not null
 smarthosts.workspace_id text C
 smarthosts.provider text C not null

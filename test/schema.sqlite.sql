@@ -526,6 +526,7 @@ CREATE TABLE sites (site text,
   mails_per_session integer,
   resumed_at text,
   advice text,
+  slow_reason text,
   primary key (site));
 CREATE INDEX smarthosts_by_workspace on smarthosts (workspace_id, id);
 CREATE UNIQUE INDEX smarthosts_token_hash_unique on smarthosts (token_hash);

@@ -53,7 +53,7 @@ const linkMs = 7 * dayMs;
 
 /** Creates the watch for alert conditions. Every daemon has one. */
 export function createAlertWatch(context: Context, {installed, mailboxUp, publicUrl}: WatchOptions): AlertWatch {
-	const {settings, live, store, clock, newId, version, observer, keys} = context;
+	const {settings, live, store, clock, newId, version, observer, keys, refusals} = context;
 	const links = createLinks({keys, publicUrl, random: randomBytes});
 	const withLink = ({workspace_id: workspaceId, target}: Alert, message: AlertMessage): AlertMessage => {
 		const parsed = parseAddress(target, {allowsUtf8Local: false});
@@ -66,7 +66,7 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	};
 	const clockWatch = new ClockWatch(clock);
 	const minFreeDisk = () => live().minFreeDisk;
-	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
+	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, refusals, host: hostname()};
 	return new AlertWatch({
 		store,
 		clock,

@@ -4,6 +4,7 @@ import type {Clock} from '../kit/clock.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
+import type {Refusals} from '../outcome/infrastructure-alarm.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {Destinations} from '../queue/pace/choose-route.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
@@ -38,6 +39,8 @@ export type Context = {
 	/** Removes the captured files of recipients. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	readonly observer: Observer;
+	/** The providers that refuse too much mail from this machine. */
+	readonly refusals: () => readonly Refusals[];
 	/** The certificates issued by a CA. */
 	readonly certificates: Certificates;
 };

@@ -248,6 +248,7 @@ class DaemonParts {
 			forget: () => this.#forget(),
 			removeCaptured: recipientIds => removeCaptured(capturedFolder(settings.dataDir), recipientIds),
 			observer,
+			refusals: () => infrastructure.current(),
 			certificates: new Certificates({settings, store, vault, clock, newId, version, observer}),
 		};
 	}

@@ -177,6 +177,9 @@ function observeQueue(logger: Logger, mayLogProblem: Throttle) {
 					? `The mail server blocks our address, so its mail is waiting. To do: ${advice}.`
 					: undefined;
 				logger.warn({event: 'site_suspended', site: name, reply: reason}, text);
+			} else if (changes.includes('slowed')) {
+				const {reason: reply, perMinute} = state.slow ?? {};
+				logger.warn({event: 'site_slowed', site: name, per_minute: perMinute, reply});
 			} else if (changes.includes('resumed')) {
 				logger.info({event: 'site_resumed', site: name});
 			}

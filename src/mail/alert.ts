@@ -23,6 +23,8 @@ export const alertKinds = {
 	certificate: ofInstallation('a certificate expires soon, or cannot be used or renewed'),
 	workspace_paused: ofWorkspace('a workspace is paused'),
 	provider_blocks: ofInstallation('a provider blocks our address'),
+	provider_refuses: ofInstallation('a provider refuses much of our mail because of our setup'),
+	destination_failing: ofInstallation('a destination has accepted no mail for a while'),
 	smarthost_refuses: ofInstallation('a relay refuses our mail'),
 	smarthost_silent: ofWorkspace('a relay sends no events'),
 	bounces_unread: ofInstallation('bounces are not being processed', 10 * minute),

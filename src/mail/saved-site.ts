@@ -13,6 +13,8 @@ export type SavedSite = {
 	readonly slowUntil: number | null;
 	readonly slowPerMinute: number | null;
 	readonly slowConnections: number | null;
+	/** The reply that asked for the lower limits. */
+	readonly slowReason: string | null;
 	/** `null` if the destination's limit applies. */
 	readonly mailsPerSession: number | null;
 };

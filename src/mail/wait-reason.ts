@@ -2,8 +2,8 @@
 export type WaitReason =
 	/** The provider already has as many connections and messages in progress as it may have now. */
 	| {readonly code: 'pace'; readonly connections: number; readonly copies: number}
-	/** The rate limit. `slowed`: a reply temporarily lowered it. */
-	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean}
+	/** The rate limit. `slowed`: `reply` temporarily lowered it. Older versions stored no reply. */
+	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean; readonly reply?: string}
 	/**
 	 * The provider is suspended for a while: after failures, or because its relay refuses the login. `reply` is how the
 	 * last attempt ended. `probing`: one message is testing whether that is over.
@@ -47,7 +47,7 @@ export function reasonText(reason: StoredReason, destination: string): string {
 		case 'pace':
 			return `its servers are limited to ${reason.connections} connections for now, with ${messageCount(reason.copies)} in progress`;
 		case 'rate':
-			return `its servers are limited to ${messageCount(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
+			return `its servers are limited to ${messageCount(reason.perMinute)} per minute${slowdown(reason)}`;
 		case 'suspension':
 			return `sending to the mail servers of ${destination} is backing off: ${reason.reply}${probe(reason)}`;
 		case 'route':
@@ -67,5 +67,10 @@ export function reasonText(reason: StoredReason, destination: string): string {
 
 const probe = ({probing}: {readonly probing: boolean}): string =>
 	probing ? '; one message is testing whether that is over' : '';
+
+function slowdown({slowed, reply = ''}: {readonly slowed: boolean; readonly reply?: string}): string {
+	const because = reply === '' ? '' : `: ${reply}`;
+	return slowed ? ` for now${because}` : '';
+}
 
 const messageCount = (n: number): string => (n === 1 ? '1 message' : `${n} messages`);

@@ -9,10 +9,10 @@ export type Refusals = {
 	readonly provider: string;
 	readonly attempts: number;
 	readonly refused: number;
+	/** The mail server that refused last, and its reply. */
+	readonly host: string;
+	readonly reply: string;
 };
-
-/** A provider that refuses too much because of our setup, with its last reply. */
-type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
 /** R7.4. A single refusal out of three messages is not a problem yet. */
 const maxShare = 0.05;
@@ -26,29 +26,31 @@ const ownCategories = new Set<BounceCategory>(['block', 'reputation', 'auth', 'r
 /** The attempts of five minutes. */
 type Slot = {readonly index: number; attempts: number; refused: number};
 
+type Provider = {slots: Slot[]; host: string; reply: string};
+
 /**
  * Watches for refusals that the operator has to fix, and that no workspace is blamed for: a blocklisted address, or
  * this machine's SPF, DKIM or host name. Counts are held in memory for an hour.
  */
 export class InfrastructureAlarm {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #providers = new LRUCache<string, Slot[]>({max: maxProviders});
+	readonly #providers = new LRUCache<string, Provider>({max: maxProviders});
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;
 	}
 
 	/** Counts a finished attempt. Returns an alarm if this refusal reaches or exceeds the limit. */
-	countAttempt(result: AttemptResult): Alarm | null {
+	countAttempt(result: AttemptResult): Refusals | null {
 		const last = result.attempts.at(-1);
 		if (!last?.host || last.host === simulatorDomain) {
 			return null;
 		}
 		const provider = providerOf(last.host);
-		const isRefused = isRefusalOfUs(result, last);
-		this.#count(provider, isRefused);
-		const refusals = isRefused ? this.#refusalsOf(provider) : null;
-		return refusals && isOverLimit(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
+		const refusal = isRefusalOfUs(result, last) ? {host: last.host, reply: last.reply} : null;
+		this.#count(provider, refusal);
+		const refusals = refusal ? this.#refusalsOf(provider) : null;
+		return refusals && isOverLimit(refusals) ? refusals : null;
 	}
 
 	/** Returns the providers that refuse too much at the moment. */
@@ -56,24 +58,26 @@ export class InfrastructureAlarm {
 		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isOverLimit);
 	}
 
-	#count(provider: string, isRefused: boolean): void {
+	#count(name: string, refusal: Pick<Refusals, 'host' | 'reply'> | null): void {
 		const index = this.#currentIndex();
-		const recent = (this.#providers.get(provider) ?? []).filter(slot => slot.index > index - slots);
+		const provider = this.#providers.get(name) ?? {slots: [], host: '', reply: ''};
+		const recent = provider.slots.filter(slot => slot.index > index - slots);
 		let current = recent.at(-1);
 		if (current?.index !== index) {
 			current = {index, attempts: 0, refused: 0};
 			recent.push(current);
-			this.#providers.set(provider, recent);
 		}
 		current.attempts++;
-		current.refused += isRefused ? 1 : 0;
+		current.refused += refusal ? 1 : 0;
+		this.#providers.set(name, {...provider, ...refusal, slots: recent});
 	}
 
 	#refusalsOf(provider: string): Refusals {
 		const since = this.#currentIndex() - slots;
-		const recent = (this.#providers.peek(provider) ?? []).filter(({index}) => index > since);
+		const {slots: all = [], host = '', reply = ''} = this.#providers.peek(provider) ?? {};
+		const recent = all.filter(({index}) => index > since);
 		const sum = (field: 'attempts' | 'refused') => recent.reduce((total, slot) => total + slot[field], 0);
-		return {provider, attempts: sum('attempts'), refused: sum('refused')};
+		return {provider, attempts: sum('attempts'), refused: sum('refused'), host, reply};
 	}
 
 	#currentIndex(): number {

@@ -192,7 +192,8 @@ function waitAt(site: Site, rank: Rank, maxInFlight: number, now: Moment): Wait 
 	}
 	if (mailsAllowed(site.state, now.monotonic) < 1) {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
-		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
+		const reply = slow === null ? {} : {reply: slow.reason};
+		return {reason: {code: 'rate', perMinute, slowed: slow !== null, ...reply}, until: slow?.until ?? null};
 	}
 	if (ownCapacity(site, rankAt(site, rank), maxInFlight, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);

@@ -317,6 +317,7 @@ export type SiteReport = {
 	readonly suspendedUntil: number | null;
 	/** Why it is backing off: after failures, or because a relay rejects us. */
 	readonly waitsFor: 'suspension' | 'route' | null;
+	/** The reply or failure that made it back off or slow down. */
 	readonly reason: string | null;
 	readonly slowUntil: number | null;
 	/** `null` if there is no limit. */
@@ -337,7 +338,7 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 			inFlight: site.inFlight,
 			suspendedUntil: state.backoff && toWallClock(state.backoff.until),
 			waitsFor: state.backoff?.waitsFor ?? null,
-			reason: state.backoff?.reason ?? null,
+			reason: state.backoff?.reason ?? state.slow?.reason ?? null,
 			slowUntil: state.slow && toWallClock(state.slow.until),
 			perMinute: state.bucket?.perMinute ?? null,
 			mailsPerSession: state.mailsPerSession,

@@ -266,13 +266,14 @@ test('logs that a workspace was warned, paused or is back to normal', t => {
 	t.like(records('workspace_calm'), {length: 1, 0: {level: 'info', figures: ''}});
 });
 
-const site = {name: 'mx.example', state: {backoff: {reason: '421 4.7.0 Try again later'}}} as Parameters<
+const slow = {reason: '421 4.7.0 low reputation', perMinute: 1};
+const site = {name: 'mx.example', state: {backoff: {reason: '421 4.7.0 Try again later'}, slow}} as Parameters<
 	ReturnType<typeof createObserver>['siteChanged']
 >[0];
 
 test('logs a suspension as a warning, a stopped route as an error and the end of both as info', t => {
 	const {observer, lines} = start();
-	for (const change of ['backed_off', 'resumed', 'route_stopped', 'route_resumed'] as const) {
+	for (const change of ['backed_off', 'resumed', 'slowed', 'route_stopped', 'route_resumed'] as const) {
 		observer.siteChanged(site, [change]);
 	}
 	t.deepEqual(
@@ -280,6 +281,7 @@ test('logs a suspension as a warning, a stopped route as an error and the end of
 		[
 			['site_suspended', 'warn'],
 			['site_resumed', 'info'],
+			['site_slowed', 'warn'],
 			['route_stopped', 'error'],
 			['route_resumed', 'info'],
 		],

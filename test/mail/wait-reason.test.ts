@@ -14,7 +14,9 @@ test('stores a reason as its code and parameters', t => {
 for (const [reason, text] of [
 	[{...reasonOf.warm_up, perDay: 0}, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)'],
 	[{...reasonOf.warm_up, perDay: 1}, '192.0.2.1 is new and has sent big its 1 message for today'],
-	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its servers are limited to 1 message per minute'],
+	[{code: 'rate', perMinute: 1, slowed: false}, 'its servers are limited to 1 message per minute'],
+	[{code: 'rate', perMinute: 2, slowed: true}, 'its servers are limited to 2 messages per minute for now'],
+	[reasonOf.rate, 'its servers are limited to 30 messages per minute for now: 421 4.7.0 low reputation'],
 	[{...reasonOf.route, probing: false}, 'the relay refuses our mail: 535 5.7.8 no.'],
 	[
 		{...reasonOf.suspension, reply: 'connect ETIMEDOUT', probing: true},

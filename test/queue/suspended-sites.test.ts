@@ -93,7 +93,7 @@ test('probes a provider resumed by an operator once its mail is due', t => {
 		...{suspendedUntil: 60 * minute, reason: 'no', step: 6, window: 1},
 		waitsFor: 'suspension',
 		advice: null,
-		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
+		...{slowUntil: null, slowPerMinute: null, slowConnections: null, slowReason: null, mailsPerSession: null},
 	};
 	const queues = queuesOf({remembered: () => saved});
 	queues.probe(['a.test'], at(0));

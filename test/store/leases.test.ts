@@ -98,7 +98,7 @@ test('recognizes a node of the previous version, and shows it whether this one h
 
 const saved: SavedSite = {
 	...{suspendedUntil: null, reason: null, waitsFor: null, advice: null, step: 0, window: 3},
-	...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
+	...{slowUntil: null, slowPerMinute: null, slowConnections: null, slowReason: null, mailsPerSession: null},
 };
 
 for (const engine of engines) {

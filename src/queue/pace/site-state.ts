@@ -64,7 +64,8 @@ export type SiteState = {
 	/** How many attempts begun before the last halving are unfinished. Their failures do not halve again. */
 	stale: number;
 	backoff: Backoff | null;
-	slow: {until: number; perMinute: number; connections: number} | null;
+	/** Lower limits that a reply asked for, and that reply. */
+	slow: {until: number; perMinute: number; connections: number; reason: string} | null;
 	mailsPerSession: number;
 	bucket: Bucket | null;
 	/** `null` if no other node shares the provider. */
@@ -314,7 +315,7 @@ function react(site: SiteState, reaction: PaceReaction, reason: string, now: num
 		}
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;
-			site.slow = {until: now + Math.min(forMs, maxWait), perMinute, connections};
+			site.slow = {until: now + Math.min(forMs, maxWait), perMinute, connections, reason};
 			setRate(site, now);
 			return ['slowed'];
 		}
@@ -381,6 +382,7 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 		slowUntil: slow && toWallClock(slow.until),
 		slowPerMinute: slow?.perMinute ?? null,
 		slowConnections: slow?.connections ?? null,
+		slowReason: slow?.reason ?? null,
 		mailsPerSession: isShortened ? site.mailsPerSession : null,
 	};
 }
@@ -425,6 +427,7 @@ function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment
 		until: monotonic + Math.min(saved.slowUntil - now, cap),
 		perMinute: saved.slowPerMinute ?? 1,
 		connections: saved.slowConnections ?? 1,
+		reason: saved.slowReason ?? '',
 	};
 	setRate(site, monotonic);
 }

@@ -10,11 +10,12 @@ import {dayMs, hourMs, storeTime} from '../../kit/time.ts';
 import type {AlertKind, Condition} from '../../mail/alert.ts';
 import {idTime} from '../../mail/ids.ts';
 import {relayAdvice} from '../../mail/relay-advice.ts';
+import type {Refusals} from '../../outcome/infrastructure-alarm.ts';
 import {listedNow} from '../../store/blocklists.ts';
 import {readBackups} from '../../store/data-folder/backup-note.ts';
 import {listNodes} from '../../store/nodes.ts';
 import {readDue, readSuspensions} from '../../store/queue/open-recipients.ts';
-import {listBlockingSites, listRefusingRoutes} from '../../store/queue/sites.ts';
+import {listBlockingSites, listFailingSites, listRefusingRoutes} from '../../store/queue/sites.ts';
 import type {Store} from '../../store/store.ts';
 import {listCertificates} from '../certificates/store.ts';
 import {listFailedDomains} from '../domains/store.ts';
@@ -40,6 +41,8 @@ type Sources = {
 	readonly clockStep: () => number;
 	/** Whether the bounce mailbox could be read the last time; `null` if none is read here. */
 	readonly mailboxUp: () => boolean | null;
+	/** The providers that refuse too much mail from this machine. */
+	readonly refusals: () => readonly Refusals[];
 };
 
 /** A condition without its kind. If it has no workspace, it concerns the installation. */
@@ -56,6 +59,10 @@ const maxFirstBackupMs = 7 * dayMs;
 const minBackupAgeMs = 26 * hourMs;
 /** The maximum number of conditions read per kind. Others raise no alert, and one that leaves the list clears. */
 const limits = {limit: 1000, perWorkspace: 100};
+/** After four backoffs in a row, of 1, 2, 5 and 15 minutes, a destination counts as failing. */
+const minBackoffs = 4;
+/** Testing whether a destination accepts mail again takes less than this. */
+const maxProbeMs = 10 * minuteMs;
 /** This many orders fail in half an hour, so that a CA that is unreachable for minutes is not reported. */
 const minFailedOrders = 3;
 
@@ -110,6 +117,24 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly C
 			const detail = `mail to ${names.join(', ')}${more} is waiting, because our address is blocked there`;
 			return {subject: provider, detail: reason === null ? detail : `${detail}: ${reason}`, fix: advice ?? ''};
 		});
+	},
+
+	async provider_refuses({refusals}) {
+		return refusals().map(({provider, attempts, refused, reply}) => ({
+			subject: provider,
+			detail: `${provider} refused ${refused} of ${attempts} messages of the last hour because of our setup: ${withoutControls(reply)}`,
+			fix: 'run mailctl doctor, which checks SPF, DKIM, the host name and blocklists',
+		}));
+	},
+
+	async destination_failing({store, clock}) {
+		const since = storeTime(clock.now() - maxProbeMs);
+		const failing = await listFailingSites(store.reader, {since, step: minBackoffs, limit: limits.limit});
+		return failing.map(({site, step, reason}) => ({
+			subject: site,
+			detail: `${site} has accepted no mail, ${step} backoffs in a row${reason === null || reason === '' ? '' : `: ${withoutControls(reason)}`}`,
+			fix: 'its mail is retried until it expires; mailctl queue summary shows how much is waiting',
+		}));
 	},
 
 	async smarthost_refuses({store, clock}) {

@@ -31,6 +31,7 @@ type Row = {
 	readonly slow_until: string | null;
 	readonly slow_per_minute: number | null;
 	readonly slow_connections: number | null;
+	readonly slow_reason: string | null;
 	readonly mails_per_session: number | null;
 };
 
@@ -46,6 +47,7 @@ const columns = [
 	'slow_until',
 	'slow_per_minute',
 	'slow_connections',
+	'slow_reason',
 	'mails_per_session',
 	'updated_at',
 ];
@@ -82,6 +84,7 @@ function savedSite(row: Row): SavedSite {
 		slowUntil: row.slow_until === null ? null : Date.parse(row.slow_until),
 		slowPerMinute: row.slow_per_minute,
 		slowConnections: row.slow_connections,
+		slowReason: row.slow_reason,
 		mailsPerSession: row.mails_per_session,
 	};
 }
@@ -157,6 +160,7 @@ function toRow(site: string, provider: string, saved: SavedSite, at: string): Ar
 		time(saved.slowUntil),
 		saved.slowPerMinute,
 		saved.slowConnections,
+		saved.slowReason,
 		saved.mailsPerSession,
 		at,
 	];
@@ -366,6 +370,27 @@ export async function listBlockingSites(reader: Knex, now: string, limit: number
 		.orderBy('site')
 		.limit(limit)
 		.select('site', 'provider', 'reason', 'advice');
+}
+
+/** A provider that accepts no mail, for a reason other than a block of our address or a relay that refuses us. */
+type FailingSite = {readonly site: string; readonly reason: string | null; readonly step: number};
+
+/**
+ * Returns providers that have backed off at least `step` times in a row, at most `limit`. One whose backoff ended
+ * before `since` (in the store's form) is left out: nothing waits for it any more.
+ */
+export async function listFailingSites(
+	reader: Knex,
+	{since, step, limit}: {readonly since: string; readonly step: number; readonly limit: number},
+): Promise<FailingSite[]> {
+	return await reader('sites')
+		.where('suspended_until', '>', since)
+		.where('step', '>=', step)
+		.where('waits_for', 'suspension')
+		.whereNull('advice')
+		.orderBy('site')
+		.limit(limit)
+		.select('site', 'reason', 'step');
 }
 
 type Count = {readonly n: number | string};

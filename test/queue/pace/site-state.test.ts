@@ -192,7 +192,7 @@ test('applies new limits at once and keeps what was learned', t => {
 
 test('does not speed up under new limits while slowed down by a reply', t => {
 	const site = newSite(paceOf({perMinute: 2}));
-	site.slow = {until: 90 * minute, perMinute: 600, connections: 1};
+	site.slow = {until: 90 * minute, perMinute: 600, connections: 1, reason: ''};
 	setPace(site, paceOf({perMinute: 1}), 0);
 	t.is(site.bucket?.perMinute, 1);
 });
@@ -210,7 +210,8 @@ test('restores the state of a provider after a restart, on other clocks', t => {
 	const again = restoredSite(pace, saved as NonNullable<typeof saved>, later, longest);
 	t.is(opensAt(again, 7), 7 + minute / 2);
 	t.is(again.isResponding, false);
-	t.deepEqual(again.slow, {until: 7 + 89.5 * minute, perMinute: 1, connections: 1});
+	const reason = '421 deferred due to user complaints';
+	t.deepEqual(again.slow, {until: 7 + 89.5 * minute, perMinute: 1, connections: 1, reason});
 	t.deepEqual(noteAttempt(again, end('failed'), 7 + minute / 2, longest), ['backed_off']);
 	t.is(again.backoff?.step, 2);
 	const back = restoredSite(pace, saved as NonNullable<typeof saved>, {now: -(10 ** 9), monotonic: 0}, longest);

@@ -5,6 +5,7 @@ import {loadSettings} from '../../../src/config/settings.ts';
 import {storeTime} from '../../../src/kit/time.ts';
 import type {AlertKind} from '../../../src/mail/alert.ts';
 import {alertKindNames} from '../../../src/mail/alert.ts';
+import type {Refusals} from '../../../src/outcome/infrastructure-alarm.ts';
 import {readConditions} from '../../../src/resources/alerts/conditions.ts';
 import {noteWishes} from '../../../src/resources/certificates/store.ts';
 import {listFailedDomains} from '../../../src/resources/domains/store.ts';
@@ -38,7 +39,8 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 	};
 	let now = Date.now();
 	const at = (before: number) => storeTime(now - before);
-	const state = {settings: load(), installed: '1.0.0', step: 0, mailbox: true, skew: 0};
+	const refusals: Refusals[] = [];
+	const state = {settings: load(), installed: '1.0.0', step: 0, mailbox: true, skew: 0, refusals};
 	const clock = {now: () => now, monotonic: () => now};
 	const untested = new Set(alertKindNames);
 	const reads = async (kind: AlertKind, subjects: readonly string[], message?: string) => {
@@ -49,6 +51,7 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 			installed: () => state.installed,
 			clockStep: () => state.step,
 			mailboxUp: () => state.mailbox,
+			refusals: () => state.refusals,
 		});
 		t.deepEqual(
 			conditions.map(({subject}) => subject),
@@ -93,6 +96,17 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 		{...blocking, site: 'mx.t-online.de', provider: 't-online'},
 	]);
 	await reads('provider_blocks', ['default', 't-online']);
+	await reads('destination_failing', [], 'c.example has backed off once');
+	await change('sites', {step: 4});
+	await reads('destination_failing', ['c.example'], 'the others block us');
+	await change('sites', {suspended_until: at(minute)});
+	await reads('destination_failing', ['c.example'], 'one message is testing it');
+	await change('sites', {suspended_until: at(hour)});
+	await reads('destination_failing', [], 'nothing waits for it');
+	await reads('provider_refuses', []);
+	const outlook = {provider: 'outlook.com', attempts: 40, refused: 10};
+	state.refusals.push({...outlook, host: 'mx.outlook.com', reply: '550 5.7.1 S3150'});
+	await reads('provider_refuses', ['outlook.com']);
 	await database('sites').delete();
 	await database('sites').insert({...site, site: 'relay.example', provider: 'relay.example', waits_for: 'route'});
 	await reads('smarthost_refuses', ['relay.example']);
