@@ -14,7 +14,7 @@ const folders: Sizes = {
 	compose: 5_376,
 	config: 2_720,
 	daemon: 8_161,
-	dashboard: 3_589,
+	dashboard: 3_709,
 	deliver: 4_466,
 	doctor: 1_662,
 	hosted: 1_888,
@@ -25,7 +25,7 @@ const folders: Sizes = {
 	outcome: 3_571,
 	queue: 5_061,
 	resources: 1_382,
-	'resources/alerts': 1_866,
+	'resources/alerts': 1_851,
 	'resources/apply': 762,
 	'resources/audit': 253,
 	'resources/certificates': 1_325,
@@ -46,14 +46,14 @@ const folders: Sizes = {
 };
 
 const whole: Sizes = {
-	'lines of src': 112_191,
-	'files of src': 606,
-	'functions over 60 lines': 30,
+	'lines of src': 112_296,
+	'files of src': 607,
+	'functions over 60 lines': 31,
 	'functions over 100 lines': 10,
-	'lines over 120 columns': 519,
-	'lines over 160 columns': 194,
+	'lines over 120 columns': 516,
+	'lines over 160 columns': 192,
 	'private exports': 180,
-	'lines of tests': 110_590,
+	'lines of tests': 110_679,
 	'lines of docs': 7_998,
 };
 

@@ -12,6 +12,7 @@ import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
+import {incidentList, incidentScope, readIncidents} from './incidents.ts';
 import {live} from './live.ts';
 import {badge, count, distance, facts, join, name, nothing, section, type Tone, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
@@ -19,7 +20,7 @@ import type {Answer, Page, Route, Visit} from './route.ts';
 
 /** The pages about the health of the installation. */
 export const healthPages = (parts: DashboardParts, checks: CheckRunner): readonly Route[] => [
-	...overviewPages(parts),
+	...overviewPages(parts, checks),
 	...checksPages(checks),
 ];
 
@@ -52,7 +53,7 @@ function sizeText(octets: number): string {
 	return `${amount.toLocaleString('en', {maximumFractionDigits: power === 0 || Math.abs(amount) >= 100 ? 0 : 1})} ${units[power]}`;
 }
 
-function overviewPages({reader, settings, version, process}: DashboardParts): readonly Route[] {
+function overviewPages({reader, settings, version, process}: DashboardParts, checks: CheckRunner): readonly Route[] {
 	/** With SQLite, this process is the only node. */
 	async function readNodes(now: number): Promise<readonly SeenNode[]> {
 		const [startedAt, seenAt] = [storeTime(process.startedAt), storeTime(now)];
@@ -86,7 +87,9 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 		return `${difference < 0 ? '−' : '+'}${sizeText(Math.abs(difference))} since ${distance(oldest.at - now)}`;
 	}
 
-	async function show({now}: Visit): Promise<Answer> {
+	async function show(visit: Visit): Promise<Answer> {
+		const {now} = visit;
+		const incidents = incidentList(await readIncidents(reader, incidentScope(visit, checks)), now);
 		const program = facts([
 			['Version', version],
 			['Node.js', nodeVersion],
@@ -102,6 +105,7 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 			'',
 			join([
 				html`<div class="card">${program}</div>`,
+				section('Incidents', incidents),
 				section('Checks', awaitedChecks),
 				live('state', healthPath, state, '15s'),
 			]),

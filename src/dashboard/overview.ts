@@ -1,18 +1,14 @@
 import type {Knex} from 'knex';
 import {type Html, html} from '../hosted/html.ts';
-import {monthOf, storeTime} from '../kit/time.ts';
-import {relayAdvice} from '../mail/relay-advice.ts';
+import {storeTime} from '../kit/time.ts';
 import {sampleDomain} from '../resources/domains/rules.ts';
 import {type Domain, listDomains} from '../resources/domains/store.ts';
 import {listApiKeys} from '../resources/keys/store.ts';
 import {pageTemplates} from '../resources/templates/store.ts';
 import {type Endpoint, listEndpoints} from '../resources/webhooks/store.ts';
 import {sampleTemplate} from '../resources/workspaces/sample.ts';
-import {findPaused, type Workspace} from '../resources/workspaces/store.ts';
-import {listSiteSuspensions, listSuspensions} from '../store/queue/open-recipients.ts';
 import {sizeOf, summarizeQueue} from '../store/queue/queue-summary.ts';
 import {readDeliveryTimes, readSimulated} from '../store/reputation.ts';
-import {readMonth} from '../store/usage.ts';
 import {chart} from './charts.ts';
 import {
 	countsSimulated,
@@ -29,8 +25,9 @@ import {
 	withSimulated,
 } from './figures.ts';
 import type {CheckReport, CheckRunner} from './health.ts';
+import {type Incident, incidentList, incidentScope, readIncidents} from './incidents.ts';
 import {live} from './live.ts';
-import {badge, chips, count, name, nothing, section, share, time, toHref} from './markup.ts';
+import {badge, chips, count, nothing, section, share, time, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
@@ -49,7 +46,7 @@ export function overviewPages(
 	const shared = createShared(clock, countingRest);
 
 	async function overview(visit: Visit): Promise<Answer> {
-		const {query, signedIn, may, workspace, everywhere, now} = visit;
+		const {query, workspace, everywhere, now} = visit;
 		const period = parsePeriod(query);
 		const since = now - hoursOf(period) * 3_600_000;
 		const simulated = countsSimulated(query);
@@ -64,20 +61,14 @@ export function overviewPages(
 		]);
 		const traffic = simulated ? withSimulated(real, period, simulations) : real;
 		const isSample = real.sums.accepted + simulations.length > maxSample;
-		const destinations = new Set(queue.map(({destination}) => destination));
-		// Only these users may open the Health page.
-		const isInstallationAdmin = may('admin') && signedIn.user.workspaceId === null;
-		const isDelivering = isInstallationAdmin ? settings.delivery !== 'capture' : null;
+		const scope = incidentScope(visit, checks);
+		// Only those who may see the checks can open the Health page.
+		const isDelivering = scope.checked === undefined ? null : settings.delivery !== 'capture';
+		const incidents = await shared(visit, `${workspace.id} incidents ${everywhere}`, () =>
+			readIncidents(reader, scope),
+		);
 		const parts = [
-			await attention(reader, {
-				workspace,
-				everywhere,
-				domains,
-				endpoints,
-				destinations,
-				checked: isInstallationAdmin ? checks.last() : undefined,
-				now,
-			}),
+			attention(incidents, scope.checked, now),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, isDelivering}),
 			simulatedLine('/overview', query, simulations.length, isSample ? maxSample : null),
 			tiles(traffic, period, workspace.track_opens_at !== null),
@@ -250,175 +241,19 @@ async function readSteps(reader: Knex, {workspaceId, domains, endpoints, isDeliv
 	];
 }
 
-/** A problem that delays messages, or will. */
-type Problem = {readonly tone: 'bad' | 'warn'; readonly label: string; readonly text: Html; readonly to: string};
+/** The incidents that are listed here; the page of alerts has all of them. */
+const maxIncidents = 8;
 
-type AttentionInput = {
-	readonly workspace: Workspace;
-	/** Whether the user sees the other workspaces too. */
-	readonly everywhere: boolean;
-	readonly domains: readonly Domain[];
-	readonly endpoints: readonly Endpoint[];
-	/** The destinations for which its messages are waiting. */
-	readonly destinations: ReadonlySet<string>;
-	/** The findings of the checks; `null` while they run, absent if the user may not see them. */
-	readonly checked?: CheckReport | null | undefined;
-	readonly now: number;
-};
-
-/** At most this many problems of one kind are listed; further ones are only counted. */
-const maxPerKind = 5;
-/** The maximum number of paused workspaces that are read. */
-const maxPaused = 100;
-/** The fraction of the monthly quota above which this page warns. */
-const nearQuota = 0.9;
-
-/** Lists what needs attention, with links to where it can be fixed. */
-export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
-	const problems = [
-		...(await pauses(reader, input)),
-		...(await suspensions(reader, input)),
-		...domainProblems(input),
-		...webhookProblems(input),
-		...(await quotaProblems(reader, input)),
-		...checkProblems(input),
-	];
-	const checks = checksLine(input);
-	if (problems.length === 0) {
-		return html`<p>${badge('all clear', 'good')} Nothing is paused, suspended or failing. ${checks}</p>`;
-	}
-	const lines = problems.map(
-		({tone, label, text, to}) => html`<li>${badge(label, tone)} <div>${text} <a href="${to}">View</a></div></li>`,
-	);
-	return section('Needs attention', html`<ul class="steps card">${lines}</ul>`, checks);
+function attention(incidents: readonly Incident[], checked: CheckReport | null | undefined, now: number): Html {
+	const list = incidentList(incidents, now, maxIncidents);
+	const checks = checksLine(checked, now);
+	return incidents.length === 0 ? html`${list}${checks}` : section('Needs attention', list, checks);
 }
 
-async function pauses(reader: Knex, {workspace, everywhere, now}: AttentionInput): Promise<Problem[]> {
-	const others = everywhere ? (await findPaused(reader, maxPaused)).filter(({id}) => id !== workspace.id) : [];
-	return listFew(
-		workspace.paused_at === null ? others : [workspace, ...others],
-		({id, name: paused, paused_at: at, pause_reason: reason}) => ({
-			tone: 'bad',
-			label: 'paused',
-			text: html`Workspace ${name(paused)} was paused ${time(at, now)}: ${name(reason ?? 'by an operator')}. Its messages wait.`,
-			to: `/workspaces/${id}`,
-		}),
-		rest => ({tone: 'bad', label: 'paused', text: html`More paused workspaces: ${rest}.`, to: '/workspaces'}),
-	);
-}
-
-async function suspensions(reader: Knex, {workspace, destinations, now}: AttentionInput): Promise<Problem[]> {
-	const toQueuePath = (destination: string) => `/queue/${encodeURIComponent(destination)}`;
-	const more = (rest: number): Problem => ({
-		tone: 'warn',
-		label: 'suspended',
-		text: html`More suspended destinations: ${rest}.`,
-		to: '/queue',
-	});
-	const sites = await listSiteSuspensions(reader, storeTime(now), {workspaceId: workspace.id});
-	const byHand = (await listSuspensions(reader)).filter(({destination}) => destinations.has(destination));
-	return [
-		...listFew(
-			byHand,
-			({destination, reason, created_at: at}): Problem => ({
-				tone: 'warn',
-				label: 'suspended',
-				text: html`${name(destination)} was suspended ${time(at, now)}: ${name(reason)}.`,
-				to: toQueuePath(destination),
-			}),
-			more,
-		),
-		...listFew(
-			sites,
-			({destination, reason, waits_for: waitsFor, advice, suspended_until: until}): Problem => ({
-				tone: waitsFor === 'route' || advice !== null ? 'bad' : 'warn',
-				label: 'suspended',
-				text:
-					waitsFor === 'route'
-						? html`${name(reason ?? 'A relay refuses our messages')}. Messages to ${name(destination)} wait; next attempt ${time(until, now)}. To fix: ${relayAdvice(reason ?? '')}.`
-						: html`${name(destination)} ${advice === null ? 'is not accepting our mail' : 'blocks our address'}: ${name(reason ?? 'unknown reason')}. Next attempt ${time(until, now)}.${advice === null ? null : html` To fix: ${name(advice)}.`}`,
-				to: toQueuePath(destination),
-			}),
-			more,
-		),
-	];
-}
-
-function domainProblems({domains}: AttentionInput): Problem[] {
-	const broken = domains.filter(
-		({name: own, state, first_verified_at: verified}) =>
-			own !== sampleDomain && verified !== null && (state === 'degraded' || state === 'failed'),
-	);
-	return listFew(
-		broken,
-		({id, name: own}) => ({
-			tone: 'bad',
-			label: 'DNS',
-			text: html`The DNS records of ${name(own)} are no longer correct: receivers cannot verify that its mail is yours.`,
-			to: `/domains/${id}`,
-		}),
-		rest => ({
-			tone: 'bad',
-			label: 'DNS',
-			text: html`More domains with incorrect records: ${rest}.`,
-			to: '/domains',
-		}),
-	);
-}
-
-function webhookProblems({endpoints, now}: AttentionInput): Problem[] {
-	return listFew(
-		endpoints.filter(({failingSince, disabledAt}) => failingSince !== null && disabledAt === null),
-		({id, url, failingSince}) => ({
-			tone: 'warn',
-			label: 'webhook',
-			text: html`${name(url)} started failing ${time(failingSince, now)}.`,
-			to: `/webhooks/${id}`,
-		}),
-		rest => ({tone: 'warn', label: 'webhook', text: html`More failing webhooks: ${rest}.`, to: '/webhooks'}),
-	);
-}
-
-async function quotaProblems(reader: Knex, {workspace, now}: AttentionInput): Promise<Problem[]> {
-	const quota = workspace.monthly_quota;
-	if (quota === null) {
-		return [];
-	}
-	const {accepted} = await readMonth(reader, workspace.id, monthOf(now).name);
-	if (accepted < quota * nearQuota) {
-		return [];
-	}
-	const text = html`${count(accepted)} of ${count(quota)} messages in this month’s quota are used.`;
-	return [{tone: accepted < quota ? 'warn' : 'bad', label: 'quota', text, to: `/workspaces/${workspace.id}`}];
-}
-
-function checkProblems({checked}: AttentionInput): Problem[] {
-	const failed = checked?.findings.filter(({status}) => status === 'fail') ?? [];
-	return listFew(
-		failed,
-		({check, detail}) => ({
-			tone: 'bad',
-			label: 'check',
-			text: html`${check}: ${name(detail)}.`,
-			to: '/health/checks',
-		}),
-		rest => ({tone: 'bad', label: 'check', text: html`More failing checks: ${rest}.`, to: '/health/checks'}),
-	);
-}
-
-function checksLine({checked, now}: AttentionInput): Html {
+function checksLine(checked: CheckReport | null | undefined, now: number): Html {
 	if (checked === undefined) {
 		return nothing;
 	}
 	const when = checked === null ? 'The checks are running.' : html`Checked ${time(storeTime(checked.at), now)}.`;
 	return html`<span><span class="soft">${when}</span> <a href="/health/checks">Run the checks</a></span>`;
-}
-
-function listFew<Row>(
-	rows: readonly Row[],
-	toProblem: (row: Row) => Problem,
-	summarize: (rest: number) => Problem,
-): Problem[] {
-	const rest = rows.length - maxPerKind;
-	return [...rows.slice(0, maxPerKind).map(toProblem), ...(rest > 0 ? [summarize(rest)] : [])];
 }

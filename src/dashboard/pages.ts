@@ -58,7 +58,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...oneMessagePages(parts),
 		...keyPages(parts),
 		...smarthostPages(parts),
-		...alertPages(parts),
+		...alertPages(parts, checks),
 		...workspacePages(parts),
 		...auditPages(parts),
 		...endpointListPages(parts),

@@ -1,9 +1,5 @@
 import test from 'ava';
-import {attention} from '../../src/dashboard/overview.ts';
-import {findWorkspace} from '../../src/resources/workspaces/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {newStore} from '../helpers/databases.ts';
-import {insertWorkspace} from '../helpers/messages.ts';
 import type {Workspace} from '../helpers/service.ts';
 import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
 import {service} from './service.ts';
@@ -35,7 +31,7 @@ async function delivered({live}: Workspace, id: string): Promise<void> {
 
 test('shows the next steps for a workspace without messages', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
-	t.regex(text, /all clear/);
+	t.regex(text, /all well/);
 	t.notRegex(text, /Run the checks/);
 	t.regex(text, /2 of 5 done/, 'a sender brought the domain, and the template is its own');
 	t.regex(text, /No messages in the last 24 hours/);
@@ -106,21 +102,10 @@ test('shows what delays messages of this workspace only, and escapes text from o
 	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
 });
 
-test('runs the checks once for admins of the installation and lists failures', async t => {
+test('runs the checks once for admins of the installation', async t => {
 	const admin = await visitorOf(service(), 'admin');
-	await waitFor('the checks are made', async () => /Checked <time/.test((await admin.get('/overview')).text));
-
-	const store = await newStore(t, 'sqlite');
-	const {workspaceId} = await insertWorkspace(store, 'shop');
-	const workspace = (await findWorkspace(store.reader, workspaceId)) as NonNullable<
-		Awaited<ReturnType<typeof findWorkspace>>
-	>;
-	const finding = {check: 'reverse-dns', detail: '192.0.2.1 has <no> name', why: '', fix: ''};
-	const input = {workspace, everywhere: true, domains: [], endpoints: [], destinations: new Set<string>(), now: 1000};
-	const told = async (status: 'warn' | 'fail') =>
-		(await attention(store.reader, {...input, checked: {at: 0, findings: [{...finding, status}]}})).markup;
-	t.regex(await told('fail'), /Needs attention.*reverse-dns: .*192\.0\.2\.1.*&lt;no&gt;.*href="\/health\/checks"/s);
-	t.regex(await told('warn'), /all clear/);
+	const isChecked = async () => /Checked <time/.test((await admin.get('/overview')).text);
+	await t.notThrowsAsync(waitFor('the checks are made', isChecked));
 });
 
 test('shows how many simulated messages are not counted, and counts them on request', async t => {

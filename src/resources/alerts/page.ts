@@ -1,3 +1,5 @@
+import type {CheckRunner} from '../../dashboard/health.ts';
+import {incidentList, incidentScope, readIncidents} from '../../dashboard/incidents.ts';
 import {
 	act,
 	badge,
@@ -29,12 +31,12 @@ import {
 	testAlert,
 	withStatuses,
 } from './rules.ts';
-import {type Alert, type KnownCondition, listAlerts, listConditions} from './store.ts';
+import {type Alert, listAlerts} from './store.ts';
 
 const path = '/alerts';
 
 /** The page of open incidents and of the recipients of alerts. */
-export function alertPages(parts: DashboardParts): readonly Route[] {
+export function alertPages(parts: DashboardParts, checks: CheckRunner): readonly Route[] {
 	const {reader} = parts;
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
@@ -43,16 +45,14 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 		const isVisible = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
 			id === workspace.id || (id === null && everywhere);
 		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isVisible));
-		const incidents = (await listConditions(reader)).filter(
-			condition => isVisible(condition) && condition.announced_at !== null && condition.ended_at === null,
-		);
+		const incidents = await readIncidents(reader, incidentScope(visit, checks));
 		return {
 			kind: 'page',
 			problem,
 			place: 'alerts',
 			title: 'Alerts',
 			actions: mayAct ? disclosure('New alert', addForm(form)) : nothing,
-			content: html`${section('Open incidents', incidentTable(incidents, now))}${section('Recipients', alertTable(rows, mayAct, now))}`,
+			content: html`${section('Open incidents', incidentList(incidents, now))}${section('Recipients', alertTable(rows, mayAct, now))}`,
 		};
 	}
 
@@ -102,21 +102,6 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 		form(testAlert, `${path}/:id/test`, test),
 	];
 }
-
-const incidentTable = (rows: readonly KnownCondition[], now: number): Html =>
-	table({
-		label: 'Open incidents',
-		columns: [
-			{
-				title: 'Problem',
-				cell: ({kind, detail, fix}) =>
-					html`${badge(alertKinds[kind].title, 'bad')}<br>${detail}<br><span class="soft">${fix}</span>`,
-			},
-			{title: 'Since', cell: ({began_at: at}) => time(at, now), right: true},
-		],
-		rows,
-		empty: html`<p>No open incidents.</p>`,
-	});
 
 const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): Html =>
 	table({
