@@ -53,8 +53,8 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 export const maxOffered = 50;
 
 /**
- * Returns the newest workspaces that a user may see (one more than are offered, if there are more), and the selected
- * one, or `null` if they may see none.
+ * Returns the newest workspaces that a user may see (one more than are offered, if there are more), and the one that
+ * they visited last, or `null` if they may see none.
  */
 export async function readWorkspaces(
 	reader: Knex,
@@ -67,6 +67,6 @@ export async function readWorkspaces(
 	const workspaces = await findWorkspaces(reader, {after: null, limit: maxOffered + 1});
 	const selected =
 		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
-	// Without a selection, a user sees the oldest workspace, which the first start created.
+	// A user first sees the oldest workspace, which the first start created.
 	return {workspaces, workspace: selected || ((await findOldestWorkspace(reader)) ?? null)};
 }

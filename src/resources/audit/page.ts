@@ -60,9 +60,12 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 const pages = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;
 
 /** Shows the target of an action, as a link if it has a page. */
-function targetCell({target: id}: AuditEntry): Html {
-	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => id !== null && isId(prefix, id));
-	return id === null ? html`–` : kind ? html`<a href="/${pages[kind]}/${id}">${id}</a>` : code(id);
+function targetCell({target: id, workspaceId}: AuditEntry): Html {
+	if (id === null) {
+		return html`–`;
+	}
+	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => isId(prefix, id));
+	return kind && workspaceId !== null ? html`<a href="/w/${workspaceId}/${pages[kind]}/${id}">${id}</a>` : code(id);
 }
 
 function actionCell({action, detail}: AuditEntry): Html {
