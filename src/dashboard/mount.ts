@@ -15,7 +15,6 @@ import {isStorable} from '../resources/formats.ts';
 import {Refused} from '../resources/operation.ts';
 import {toOperator} from '../resources/users/rules.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
-import type {Workspace} from '../resources/workspaces/store.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {sendAnswer} from './answers.ts';
 import {readAssets, serveAssets} from './assets.ts';
@@ -36,8 +35,8 @@ import {
 	type Route,
 	type Visit,
 } from './route.ts';
-import {csrfCookie, dropForeignCookies, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
-import {createWorkspacePaths, findInPath, rootOf} from './workspace-paths.ts';
+import {csrfCookie, dropForeignCookies, findInPath, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
+import {createWorkspacePaths, rootOf} from './workspace-paths.ts';
 
 /** How long a login counts as recent, for routes that require a recent one. */
 const freshMs = 15 * 60_000;
@@ -116,9 +115,9 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	}
 
 	/** Remembers the workspace of a page that was opened. A failed write is ignored, as when a session is touched. */
-	async function remember({signedIn, workspace, request}: Visit, {kind}: Answer): Promise<void> {
+	async function remember(route: Route, {signedIn, workspace, request}: Visit, {kind}: Answer): Promise<void> {
 		const isOpened = request.method === 'GET' && kind === 'page' && !isPart(request);
-		if (isOpened && (workspace as Workspace | null) !== null && workspace.id !== signedIn.workspaceId) {
+		if (isOpened && !route.withoutWorkspace && workspace.id !== signedIn.workspaceId) {
 			await sessions.choose(signedIn.sessionId, workspace.id).catch(() => undefined);
 		}
 	}
@@ -154,7 +153,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					request,
 				};
 				const answer = await route.answer(visit).catch(toRefusal);
-				await remember(visit, answer);
+				await remember(route, visit, answer);
 				return send(request, reply, answer);
 			},
 		});

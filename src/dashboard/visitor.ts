@@ -1,7 +1,14 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import type {Sessions, SignedIn} from '../resources/users/sessions.ts';
-import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
+import {
+	findOldestWorkspace,
+	findWorkspace,
+	findWorkspaceByName,
+	findWorkspaces,
+	type Workspace,
+} from '../resources/workspaces/store.ts';
+import {isSlug} from './workspace-paths.ts';
 
 // Identifies who sends a request by the session cookie.
 
@@ -69,4 +76,12 @@ export async function readWorkspaces(
 		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
 	// A user first sees the oldest workspace, which the first start created.
 	return {workspaces, workspace: selected || ((await findOldestWorkspace(reader)) ?? null)};
+}
+
+/** Returns the workspace that a path names, if it exists and the user may see it. */
+export async function findInPath(reader: Knex, {user}: SignedIn, text: string): Promise<Workspace | undefined> {
+	const found = isSlug(text)
+		? await findWorkspaceByName(reader, text)
+		: /^\w{1,80}$/.test(text) && (await findWorkspace(reader, text));
+	return found && [null, found.id].includes(user.workspaceId) ? found : undefined;
 }

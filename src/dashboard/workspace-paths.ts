@@ -1,24 +1,16 @@
-import type {Knex} from 'knex';
-import type {SignedIn} from '../resources/users/sessions.ts';
-import {findWorkspace, findWorkspaceByName, type Workspace} from '../resources/workspaces/store.ts';
-import type {Route} from './route.ts';
+import type {Route, Visit} from './route.ts';
 
 // Pages of a workspace are served below `/w/{workspace}`. They write their links without it; `answers.ts` adds it.
 
-/** The names that may stand for an id in paths. Ids contain an underscore, so no name can be mistaken for one. */
-const slug = /^[a-z0-9][a-z0-9-]{0,62}$/;
-/** The attributes that contain paths. That of a form which changes something comes first. */
+type Workspace = Pick<Visit['workspace'], 'id' | 'name'>;
+
+/** Whether a name may stand for an id in paths. Ids contain an underscore, so no name can be mistaken for one. */
+export const isSlug = (name: string): boolean => /^[a-z0-9][a-z0-9-]{0,62}$/.test(name);
+
+/** The attributes that contain paths. A form that changes something is told from a search by its method. */
 const pathAttributes = ' method="post" action| formaction| hx-[a-z:]+| src| href| action';
 
-export const rootOf = ({id, name}: Pick<Workspace, 'id' | 'name'>): string => `/w/${slug.test(name) ? name : id}`;
-
-/** Returns the workspace that a path names, if it exists and the user may see it. */
-export async function findInPath(reader: Knex, {user}: SignedIn, text: string): Promise<Workspace | undefined> {
-	const found = slug.test(text)
-		? await findWorkspaceByName(reader, text)
-		: /^\w{1,80}$/.test(text) && (await findWorkspace(reader, text));
-	return found && [null, found.id].includes(user.workspaceId) ? found : undefined;
-}
+export const rootOf = ({id, name}: Workspace): string => `/w/${isSlug(name) ? name : id}`;
 
 /** Adds the workspace to paths of its pages; other paths stay as they are. */
 export type WorkspacePaths = {

@@ -206,7 +206,7 @@ export const faults: readonly Fault[] = [
 	},
 	{
 		name: 'dashboard: the path opens any workspace',
-		file: 'src/dashboard/workspace-paths.ts',
+		file: 'src/dashboard/visitor.ts',
 		from: 'found && [null, found.id].includes(user.workspaceId) ? found : undefined',
 		to: 'found || undefined',
 		foundBy: ['test/dashboard/workspace-url.test.ts'],

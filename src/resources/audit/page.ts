@@ -61,11 +61,9 @@ const pages = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts
 
 /** Shows the target of an action, as a link if it has a page. */
 function targetCell({target: id, workspaceId}: AuditEntry): Html {
-	if (id === null) {
-		return html`–`;
-	}
-	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => isId(prefix, id));
-	return kind && workspaceId !== null ? html`<a href="/w/${workspaceId}/${pages[kind]}/${id}">${id}</a>` : code(id);
+	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => id !== null && isId(prefix, id));
+	const to = kind && workspaceId && `/w/${workspaceId}/${pages[kind]}/${id}`;
+	return id === null ? html`–` : to ? html`<a href="${to}">${id}</a>` : code(id);
 }
 
 function actionCell({action, detail}: AuditEntry): Html {
