@@ -5,6 +5,7 @@ import {layout, type Visitor} from './layout.ts';
 import {nothing} from './markup.ts';
 import type {OpenAnswer, Page} from './route.ts';
 import {cookieOptions, formOwner, noticeCookie, setSession} from './visitor.ts';
+import type {WorkspacePaths} from './workspace-paths.ts';
 
 const nonceLength = 16;
 const noticeSeconds = 60;
@@ -13,6 +14,7 @@ const noticeSeconds = 60;
 type PageTools = {
 	readonly assets: Assets;
 	readonly random: (size: number) => Buffer;
+	readonly paths: WorkspacePaths;
 };
 
 /** Sends the answer to a request. Browsers and proxies must not store it. */
@@ -36,7 +38,7 @@ export function sendAnswer(
 			if (answer.notice !== undefined) {
 				reply.setCookie(noticeCookie, answer.notice, {...cookieOptions(request), maxAge: noticeSeconds});
 			}
-			return reply.redirect(answer.to, 303);
+			return reply.redirect(tools.paths.inPath(answer.to, answer.workspace ?? visitor?.workspace ?? null), 303);
 		case 'content':
 			reply.headers({'content-security-policy': answer.policy ?? "default-src 'none'", ...answer.headers});
 			if (answer.saveAs !== undefined) {
@@ -65,7 +67,7 @@ type ShownPage = Omit<Page, 'kind' | 'place'> & {readonly place?: Page['place']}
 function sendPage(
 	request: FastifyRequest,
 	reply: FastifyReply,
-	{assets, random}: PageTools,
+	{assets, random, paths}: PageTools,
 	visitor: Visitor | null,
 	{place = null, title, actions = nothing, problem = null, status, retryAfter, content, charts}: ShownPage,
 ): FastifyReply {
@@ -78,25 +80,24 @@ function sendPage(
 		reply.header('retry-after', Math.ceil(retryAfter));
 	}
 	const token = reply.generateCsrf({userInfo: formOwner(visitor), ...cookieOptions(request)});
+	const markup = layout({
+		title,
+		place,
+		actions,
+		problem,
+		content,
+		notice,
+		visitor,
+		nonce,
+		token,
+		assets,
+		hasCharts: charts ?? false,
+	});
 	return reply
 		.code(status ?? (problem === null ? 200 : 422))
 		.type('text/html; charset=utf-8')
 		.header('content-security-policy', toPolicy(nonce))
-		.send(
-			layout({
-				title,
-				place,
-				actions,
-				problem,
-				content,
-				notice,
-				visitor,
-				nonce,
-				token,
-				assets,
-				hasCharts: charts ?? false,
-			}),
-		);
+		.send(paths.inMarkup(markup, visitor?.workspace ?? null));
 }
 
 /** Mail is shown in frames of this origin, which have a stricter policy of their own. */

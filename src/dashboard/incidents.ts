@@ -41,7 +41,8 @@ export type IncidentScope = {
 };
 
 /** Returns what the user of a page may see. */
-export function incidentScope({workspace, everywhere, may, now}: Visit, checks: CheckRunner): IncidentScope {
+export function incidentScope({request, everywhere, may, now}: Visit, checks: CheckRunner): IncidentScope {
+	const workspace = request.visitor?.workspace ?? null;
 	return {workspace, everywhere, checked: may('admin') && everywhere ? checks.last() : undefined, now};
 }
 

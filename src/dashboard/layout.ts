@@ -2,7 +2,7 @@ import {type Html, html, plainName} from '../hosted/html.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
 import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Assets} from './assets.ts';
-import {act, nothing, select, withToken} from './markup.ts';
+import {act, hidden, nothing, select, withToken} from './markup.ts';
 import {groups, type Place, placeKeys} from './places.ts';
 import {maxOffered} from './visitor.ts';
 
@@ -27,6 +27,7 @@ type Frame = {
 
 export type Visitor = {
 	readonly signedIn: SignedIn;
+	/** The workspace that the path names, otherwise the last one that was visited; `null` if there is none. */
 	readonly workspace: Workspace | null;
 	readonly workspaces: readonly Workspace[];
 	/** The pages in the navigation that this user may open. */
@@ -90,22 +91,23 @@ function navigation({signedIn, workspace, workspaces, places}: Visitor, place: P
 <input type="checkbox" id="menu" aria-label="Show the menu">
 <div class="brand"><a href="/messages">mailctl</a><label for="menu" aria-hidden="true">Menu</label></div>
 <div class="menu">
-${workspace && switcher(workspace, workspaces)}
+${workspace && switcher(workspace, workspaces, place)}
 ${lists}
 <footer><a href="/account">${signedIn.user.email}</a>${act({to: '/logout', label: 'Sign out', look: 'quiet'})}</footer>
 </div>
 </nav>`;
 }
 
-/** Shows which workspace the pages belong to, and lets the user switch to another one. */
-function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html {
+/** Shows which workspace the pages belong to, and lets the user switch to the same page of another one. */
+function switcher(workspace: Workspace, workspaces: readonly Workspace[], place: Place | null): Html {
 	if (workspaces.length < 2) {
 		return html`<p class="workspace"><span class="soft">Workspace</span> <bdi>${plainName(workspace.name)}</bdi></p>`;
 	}
 	const newest = workspaces.slice(0, maxOffered);
 	const offered = newest.some(({id}) => id === workspace.id) ? newest : [...newest, workspace];
 	const choices = offered.map(({id, name}) => ({value: id, label: plainName(name)}));
-	const fields = select({name: 'workspace', label: 'Workspace', value: workspace.id}, choices);
+	const choice = select({name: 'workspace', label: 'Workspace', value: workspace.id}, choices);
+	const fields = html`${place && hidden('place', place)}${choice}`;
 	const more = workspaces.length > maxOffered ? html`<a href="/workspaces">More workspaces</a>` : nothing;
 	return html`<div class="workspace">${act({to: '/workspaces/use', label: 'Switch', fields, look: 'quiet'})}${more}</div>`;
 }

@@ -35,7 +35,8 @@ import {
 	type Route,
 	type Visit,
 } from './route.ts';
-import {csrfCookie, dropForeignCookies, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
+import {csrfCookie, dropForeignCookies, findInPath, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
+import {createWorkspacePaths, rootOf} from './workspace-paths.ts';
 
 /** How long a login counts as recent, for routes that require a recent one. */
 const freshMs = 15 * 60_000;
@@ -52,8 +53,8 @@ declare module 'fastify' {
  */
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
-	const pageTools = {assets: readAssets(), random: tools.random};
 	const table = pages(parts);
+	const pageTools = {assets: readAssets(), random: tools.random, paths: createWorkspacePaths(table)};
 	const placeRoutes = table.filter(
 		({method, path}) => method === 'GET' && places.some(place => path === `/${place}`),
 	);
@@ -80,8 +81,15 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		return send(request, reply, {kind: 'page', place: null, ...page, content: html`<p>${why}</p>`});
 	}
 
-	/** Sends the response if the visitor may not use the route; returns `null` if they may. */
-	function checkAccess(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | null {
+	/**
+	 * Sends the response if the visitor may not use the route; returns `null` if they may. The workspace of the path
+	 * becomes theirs for this request.
+	 */
+	async function checkAccess(
+		request: FastifyRequest,
+		reply: FastifyReply,
+		route: Route,
+	): Promise<FastifyReply | null> {
 		const {visitor} = request;
 		if (visitor === null) {
 			return send(request, reply, isPart(request) ? sessionEnded(request) : toLogIn(request));
@@ -92,23 +100,36 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			const why = `This requires the role ${needed}; your role is ${user.role}. An admin can change it at Users.`;
 			return send(request, reply, notAllowed(why));
 		}
+		if (!route.withoutWorkspace) {
+			const {workspace: named} = request.params as {readonly workspace: string};
+			const workspace = await findInPath(reader, visitor.signedIn, named);
+			if (!workspace) {
+				return send(request, reply, missing(noPage));
+			}
+			request.visitor = {...visitor, workspace};
+		}
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
 			return send(request, reply, go(`/confirm?to=${encodeURIComponent(toPage(request))}`));
 		}
-		if (visitor.workspace === null && !(route.everywhere || route.withoutWorkspace)) {
-			return send(request, reply, go('/workspaces'));
-		}
 		return null;
+	}
+
+	/** Remembers the workspace of a page that was opened. A failed write is ignored, as when a session is touched. */
+	async function remember(route: Route, {signedIn, workspace, request}: Visit, {kind}: Answer): Promise<void> {
+		const isOpened = request.method === 'GET' && kind === 'page' && !isPart(request);
+		if (isOpened && !route.withoutWorkspace && workspace.id !== signedIn.workspaceId) {
+			await sessions.choose(signedIn.sessionId, workspace.id).catch(() => undefined);
+		}
 	}
 
 	function serve(scope: FastifyInstance, route: Route): void {
 		scope.route({
 			method: route.method,
-			url: route.path,
+			url: route.withoutWorkspace ? route.path : `/w/:workspace${route.path}`,
 			bodyLimit: route.file ? fileLimit : formLimit,
 			async onRequest(request, reply) {
 				request.visitor = await findVisitor(request);
-				return checkAccess(request, reply, route) ?? undefined;
+				return (await checkAccess(request, reply, route)) ?? undefined;
 			},
 			...(route.method === 'POST' && {preHandler: scope.csrfProtection}),
 			async handler(request, reply) {
@@ -122,8 +143,8 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					...parsed,
 					file: fileOf(request.body),
 					signedIn,
-					// It is null only on routes that work without one: they read `workspaces` instead.
-					workspace: visitor.workspace as Visit['workspace'],
+					// Routes whose path names none read `workspaces` instead.
+					workspace: (route.withoutWorkspace ? null : visitor.workspace) as Visit['workspace'],
 					workspaces,
 					may: role => mayActAs(signedIn.user.role, role),
 					everywhere: signedIn.user.workspaceId === null,
@@ -131,7 +152,9 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					tools: {...tools, operator: toOperator(signedIn.user, request.ip)},
 					request,
 				};
-				return send(request, reply, await route.answer(visit).catch(toRefusal));
+				const answer = await route.answer(visit).catch(toRefusal);
+				await remember(route, visit, answer);
+				return send(request, reply, answer);
 			},
 		});
 	}
@@ -211,9 +234,30 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			}
 			for (const route of table) {
 				serve(scope, route);
+				if (!route.withoutWorkspace) {
+					serve(scope, {...route, withoutWorkspace: true, answer: answerOldPath});
+				}
 			}
 		});
 	};
+}
+
+/**
+ * Answers at the path that a route had before paths named their workspace. A form that was opened then may be about
+ * another workspace than the one visited last, so it does nothing.
+ */
+async function answerOldPath({request}: Visit): Promise<Answer> {
+	const workspace = request.visitor?.workspace ?? null;
+	if (isPart(request)) {
+		return reload(request, 409, 'This page is out of date: reload it.');
+	}
+	if (request.method === 'POST') {
+		const why =
+			'mailctl was upgraded after you opened the page. Nothing was changed: go back, reload it, and try again.';
+		const content = html`<p>${why}</p>`;
+		return {kind: 'page', status: 409, place: null, title: 'This form is out of date', content};
+	}
+	return go(workspace === null ? '/workspaces' : `${rootOf(workspace)}${request.url}`);
 }
 
 /** Converts an error of a page or form: the object does not exist, or the visitor may not change it. */
@@ -231,6 +275,8 @@ function toRefusal(error: unknown): Answer {
 function mayRequest({user}: SignedIn, {role, everywhere}: Route): boolean {
 	return mayActAs(user.role, role) && !(everywhere && user.workspaceId !== null);
 }
+
+const noPage = 'This page does not exist.';
 
 const id = (text: string) => (/^[\w-]{1,80}$/.test(text) ? text : null);
 
@@ -252,7 +298,8 @@ const paramParsers: Readonly<Record<string, (text: string) => string | null>> = 
 
 function parseParams(request: FastifyRequest): Visit['params'] | null {
 	const params: Record<string, string> = {};
-	for (const [name, text] of Object.entries(request.params as Record<string, string>)) {
+	const {workspace: _, ...others} = request.params as Record<string, string>;
+	for (const [name, text] of Object.entries(others)) {
 		const value = paramParsers[name]?.(text) ?? null;
 		if (value === null) {
 			return null;
@@ -266,7 +313,7 @@ function parseParams(request: FastifyRequest): Visit['params'] | null {
 function parseRequest(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | Page | Missing {
 	const params = parseParams(request);
 	if (params === null) {
-		return missing('This page does not exist.');
+		return missing(noPage);
 	}
 	const [query, form] = [parseQuery(request), toForm(request.body)];
 	// Other text can neither be stored nor searched for in PostgreSQL.
@@ -291,15 +338,17 @@ const isPart = ({headers}: FastifyRequest) => headers['hx-request'] !== undefine
  * stream would reconnect at once, forever. Instead, the page reloads, which shows the login, unless a form was
  * submitted.
  */
-function sessionEnded({method}: FastifyRequest): OpenAnswer {
-	return {
-		kind: 'content',
-		status: 401,
-		type: 'text/plain; charset=utf-8',
-		body: 'Your session has ended: sign in again.\n',
-		headers: method === 'GET' ? {'hx-refresh': 'true'} : {},
-	};
-}
+const sessionEnded = (request: FastifyRequest): Answer =>
+	reload(request, 401, 'Your session has ended: sign in again.');
+
+/** Makes an open page reload, unless a form was submitted. */
+const reload = ({method}: FastifyRequest, status: number, why: string): Answer => ({
+	kind: 'content',
+	status,
+	type: 'text/plain; charset=utf-8',
+	body: `${why}\n`,
+	headers: method === 'GET' ? {'hx-refresh': 'true'} : {},
+});
 
 /** Returns the page of a request: its own path, or that of the page with the form. */
 function toPage({method, headers, url, host}: FastifyRequest): string {

@@ -31,10 +31,14 @@ type Reading<Input, Extra> = {
 type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
 
 /** Returns the context in which a visitor performs operations. */
-export function toContext({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
+export function toContext<Workspace extends string | null>(
+	{writer, change, vault}: Parts,
+	{tools}: Visit,
+	workspaceId: Workspace,
+): Context<Workspace> {
 	return {
 		face: 'dashboard',
-		workspaceId: workspace.id,
+		workspaceId,
 		mode: 'live',
 		tools,
 		writer,
@@ -63,7 +67,7 @@ export const operationForms =
 			checkInput(input, value);
 			const complete = {...value, ...(await prepare?.(visit, value))} as InputOf<Input> & Extra;
 			const workspaceId = origin.workspaceId ? origin.workspaceId(visit) : (visit.workspace.id as Workspace);
-			const context = {...toContext(parts, visit), workspaceId};
+			const context = toContext(parts, visit, workspaceId);
 			const outcome = await done(await perform(operation, context, complete), visit);
 			const page = origin.path.replace(/:(\w+)/g, (_, name) => visit.params[name] ?? '');
 			return typeof outcome === 'string' ? go(page, outcome) : outcome;

@@ -30,13 +30,12 @@ import {livePages} from './live.ts';
 import {logInPages, singleSignOnPages} from './log-in.ts';
 import {overviewPages} from './overview.ts';
 import type {DashboardParts} from './parts.ts';
-import {go, type OpenRoute, type Route} from './route.ts';
+import {go, type OpenRoute, type Route, withoutWorkspace} from './route.ts';
 
 /** Returns the routes of all pages that require a login. Each group of pages adds its routes here. */
 export function pages(parts: DashboardParts): readonly Route[] {
 	const checks = createCheckRunner(parts);
 	return [
-		{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
 		...livePages(parts),
 		...messagePages(parts),
 		...overviewPages(parts, checks),
@@ -53,20 +52,23 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...comparePages(parts),
 		...editorPages(parts),
 		...layoutPages(parts),
-		...accountPages(parts),
-		...userPages(parts),
 		...oneMessagePages(parts),
 		...keyPages(parts),
 		...smarthostPages(parts),
 		...alertPages(parts, checks),
-		...workspacePages(parts),
-		...auditPages(parts),
 		...endpointListPages(parts),
 		...endpointPages(parts),
 		...deliveryPages(parts),
-		...returnedMailPages(parts),
 		...receivedPages(parts),
-		...healthPages(parts, checks),
+		...withoutWorkspace([
+			{method: 'GET', path: '/', role: 'viewer', answer: async () => go('/messages')},
+			...accountPages(parts),
+			...userPages(parts),
+			...workspacePages(parts),
+			...auditPages(parts),
+			...returnedMailPages(parts),
+			...healthPages(parts, checks),
+		]),
 	];
 }
 

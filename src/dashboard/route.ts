@@ -16,7 +16,7 @@ export type Route = {
 	readonly role: Role;
 	/** Restricts it to users of all workspaces, because it concerns the whole installation. */
 	readonly everywhere?: true;
-	/** Whether it works before the first workspace exists. */
+	/** Whether its path names no workspace, because it shows or changes nothing in one. */
 	readonly withoutWorkspace?: true;
 	/** Requires that the user signed in or re-authenticated within the last minutes. */
 	readonly fresh?: true;
@@ -36,7 +36,7 @@ export type Visit = {
 	/** The file of a form, if the route accepts one and the user chose it. */
 	readonly file: {readonly name: string; readonly content: Buffer} | null;
 	readonly signedIn: SignedIn;
-	/** The workspace that the page shows. Rows of other workspaces must not be visible. */
+	/** The workspace that the path names. Rows of other workspaces must not be visible. */
 	readonly workspace: Workspace;
 	/** The newest workspaces that the user may see (`readWorkspaces`). */
 	readonly workspaces: readonly Workspace[];
@@ -86,7 +86,13 @@ export type Page = {
 };
 
 /** A redirect to a page (303) after a form was processed. The page shows the notice. */
-type Redirect = {readonly kind: 'go'; readonly to: string; readonly notice?: string};
+type Redirect = {
+	readonly kind: 'go';
+	readonly to: string;
+	readonly notice?: string;
+	/** The workspace of the page, if it is not the current one. */
+	readonly workspace?: Workspace;
+};
 
 /** A response that is not a page: a download, a message in a frame, or a stream. */
 export type Content = {
@@ -107,6 +113,10 @@ export type Missing = {readonly kind: 'missing'; readonly what: string};
 
 /** Returns the route of a page that everyone with access to the workspace may see. */
 export const page = (path: string, answer: Route['answer']): Route => ({method: 'GET', path, role: 'viewer', answer});
+
+/** Marks routes whose paths name no workspace. */
+export const withoutWorkspace = (routes: readonly Route[]): readonly Route[] =>
+	routes.map(route => ({...route, withoutWorkspace: true}));
 
 export const go = (to: string, notice?: string): Redirect => ({
 	kind: 'go',

@@ -1,7 +1,14 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import type {Sessions, SignedIn} from '../resources/users/sessions.ts';
-import {findOldestWorkspace, findWorkspace, findWorkspaces, type Workspace} from '../resources/workspaces/store.ts';
+import {
+	findOldestWorkspace,
+	findWorkspace,
+	findWorkspaceByName,
+	findWorkspaces,
+	type Workspace,
+} from '../resources/workspaces/store.ts';
+import {isSlug} from './workspace-paths.ts';
 
 // Identifies who sends a request by the session cookie.
 
@@ -53,8 +60,8 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 export const maxOffered = 50;
 
 /**
- * Returns the newest workspaces that a user may see (one more than are offered, if there are more), and the selected
- * one, or `null` if they may see none.
+ * Returns the newest workspaces that a user may see (one more than are offered, if there are more), and the one that
+ * they visited last, or `null` if they may see none.
  */
 export async function readWorkspaces(
 	reader: Knex,
@@ -67,6 +74,14 @@ export async function readWorkspaces(
 	const workspaces = await findWorkspaces(reader, {after: null, limit: maxOffered + 1});
 	const selected =
 		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
-	// Without a selection, a user sees the oldest workspace, which the first start created.
+	// A user first sees the oldest workspace, which the first start created.
 	return {workspaces, workspace: selected || ((await findOldestWorkspace(reader)) ?? null)};
+}
+
+/** Returns the workspace that a path names, if it exists and the user may see it. */
+export async function findInPath(reader: Knex, {user}: SignedIn, text: string): Promise<Workspace | undefined> {
+	const found = isSlug(text)
+		? await findWorkspaceByName(reader, text)
+		: /^\w{1,80}$/.test(text) && (await findWorkspace(reader, text));
+	return found && [null, found.id].includes(user.workspaceId) ? found : undefined;
 }

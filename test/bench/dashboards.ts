@@ -28,12 +28,14 @@ export function openDashboards(pages: number, tools: ActTools): NonNullable<Benc
 		await Promise.all(
 			Array.from({length: pages}, async (_, n) => {
 				const headers = {cookie: cookies[Math.floor(n / pagesOfOne)] ?? ''};
-				const stream = await fetch(`${url}/live`, {headers, signal: ending.signal});
+				const stream = await fetch(`${url}/w/${workspaceId}/live`, {headers, signal: ending.signal});
 				if (stream.status !== 200) {
 					throw new Error(`/live answered ${stream.status}.`);
 				}
 				void follow(stream, async () => {
-					const list = await fetch(`${url}/messages`, {headers: {...headers, 'hx-request': 'true'}});
+					const list = await fetch(`${url}/w/${workspaceId}/messages`, {
+						headers: {...headers, 'hx-request': 'true'},
+					});
 					await list.arrayBuffer();
 					lists += list.status === 200 ? 1 : 0;
 				});

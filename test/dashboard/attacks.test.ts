@@ -5,7 +5,7 @@ import {act, withToken} from '../../src/dashboard/markup.ts';
 import {openPages} from '../../src/dashboard/pages.ts';
 import {html} from '../../src/hosted/html.ts';
 import {strangerTo, tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {noParts, routes} from '../helpers/dashboard-routes.ts';
+import {noParts, routes, servedAt} from '../helpers/dashboard-routes.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {service} from './service.ts';
 
@@ -130,7 +130,8 @@ test('responds with 404 to invalid path parameters', async t => {
 		method === 'GET'
 			? await statusOf(`GET ${path}`, [`Cookie: ${cookieOf(visitor)}`])
 			: await statusOf(`POST ${path}`, [`Cookie: ${cookieOf(visitor)}`, ...form], body);
-	const patterns = [...openPages(noParts), ...routes].filter(({path}) => path.includes(':'));
+	const served = routes.map(route => ({method: route.method, path: servedAt(route)}));
+	const patterns = [...openPages(noParts), ...served].filter(({path}) => path.includes(':'));
 	t.true(patterns.length > 50);
 	for (const {method, path} of patterns) {
 		for (const encoded of [
@@ -140,7 +141,11 @@ test('responds with 404 to invalid path parameters', async t => {
 			'%C3%BC%0D%0AX-Evil:%201',
 			'%00',
 		]) {
-			t.is(await statusAt(method, path.replaceAll(/:\w+/g, encoded)), 404, `${method} ${path} ${encoded}`);
+			const inShop = path.replace(':workspace', 'shop');
+			for (const pattern of new Set([path, inShop].filter(one => one.includes(':')))) {
+				const asked = pattern.replaceAll(/:\w+/g, encoded);
+				t.is(await statusAt(method, asked), 404, `${method} ${asked}`);
+			}
 		}
 	}
 });

@@ -45,7 +45,7 @@ test.serial('a page without a live slot stays unchanged and updates once one is 
 		.map(({name, value}) => `${name}=${value}`)
 		.join('; ');
 	const ending = new AbortController();
-	const follow = () => fetch(`${service().url}/live`, {headers: {cookie}, signal: ending.signal});
+	const follow = () => fetch(`${service().url}/w/followed/live`, {headers: {cookie}, signal: ending.signal});
 	const seats = await Promise.all(Array.from({length: 20}, follow));
 	t.true(seats.every(({status}) => status === 200));
 	const {page} = await openWindow(browser, {url: service().url, visitor});
@@ -77,5 +77,5 @@ test.serial('redirects a live page to the login after its session has ended', as
 	// It looks by itself too, a second after it was opened: it may be on its way already.
 	await page.evaluate(`document.body.dispatchEvent(new Event('mail'))`).catch(() => undefined);
 	await page.waitForURL('**/login?to=*');
-	t.is(new URL(page.url()).searchParams.get('to'), '/messages?status=sent');
+	t.is(new URL(page.url()).searchParams.get('to'), '/w/followed/messages?status=sent');
 });

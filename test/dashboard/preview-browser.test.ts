@@ -84,7 +84,7 @@ test.serial('a hostile message in the preview loads nothing and changes nothing'
 	const id = await sent({subject: 'Hostile', body: hostileHtml(trap.url)});
 	const visitor = await visitorOf(service(), 'viewer', 'looked');
 	const {page, context} = await openWindow(browser, {url: service().url, visitor});
-	const path = `/messages/${id}/preview`;
+	const path = `/w/looked/messages/${id}/preview`;
 	await page.goto(path, {waitUntil: 'load'});
 	const frame = page.frameLocator('iframe.frame');
 	await frame.getByText('Click here').waitFor({state: 'attached'});

@@ -4,7 +4,7 @@ import {type Role, roles} from '../../src/mail/operator.ts';
 import {findUserByEmail} from '../../src/resources/users/store.ts';
 import {openStore} from '../../src/store/store.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
+import {named, pathOf, routes, servedAt, thingsOf} from '../helpers/dashboard-routes.ts';
 import {service} from './service.ts';
 
 // Every route of the dashboard, from its table: a new one is tried here without being named.
@@ -16,11 +16,11 @@ test('without a session every page redirects to the login, and a partial update 
 	const stranger = strangerTo(service().url);
 	for (const route of routes) {
 		const body = route.method === 'POST' ? {body: new URLSearchParams()} : {};
-		const path = route.path.replaceAll(/:\w+/g, 'x');
-		const seen = await stranger.raw(path, {method: route.method, ...body});
+		const path = servedAt(route).replaceAll(/:\w+/g, 'x');
+		const seen = await stranger.exact(path, {method: route.method, ...body});
 		t.is(seen.status, 303, named(route));
 		t.regex(seen.location ?? '', /^\/login/, named(route));
-		const part = await stranger.raw(path, {method: route.method, headers: {'hx-request': 'true'}, ...body});
+		const part = await stranger.exact(path, {method: route.method, headers: {'hx-request': 'true'}, ...body});
 		t.is(part.status, 401, named(route));
 		// What was typed is not thrown away.
 		t.is(part.headers.get('hx-refresh'), route.method === 'GET' ? 'true' : null, named(route));

@@ -105,7 +105,8 @@ test.serial('hostile source in a preview loads nothing', async t => {
 		dialogs.push(dialog.message());
 		void dialog.dismiss();
 	});
-	for (const path of [`/templates/${id}`, `/templates/${id}?show=phone`, `/templates/${id}/edit`]) {
+	for (const tail of ['', '?show=phone', '/edit']) {
+		const path = `/w/shop/templates/${id}${tail}`;
 		await page.goto(path);
 		await shownBy(page).getByText('the end of it').waitFor();
 		await page.getByRole('heading', {level: 1, name: 'hostile'}).click({trial: true});
@@ -128,7 +129,7 @@ test.serial('hostile source in a preview loads nothing', async t => {
 	t.deepEqual(dialogs, []);
 	t.deepEqual(
 		page.frames().map(frame => new URL(frame.url()).pathname),
-		[`/templates/${id}/edit`, `/templates/${id}/draft`],
+		[`/w/shop/templates/${id}/edit`, `/w/${service().workspaces.shop?.id}/templates/${id}/draft`],
 	);
 
 	// Asked for, images of the web load, so the host above would have seen what else asks for it.

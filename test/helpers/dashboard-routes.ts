@@ -18,6 +18,9 @@ export const noParts = anything as DashboardParts;
 export const routes: readonly Route[] = pages(noParts);
 export const named = ({method, path}: Route) => `${method} ${path}`;
 
+/** The pattern of the path at which a route is served. */
+export const servedAt = ({path, withoutWorkspace}: Route) => (withoutWorkspace ? path : `/w/:workspace${path}`);
+
 /** Ids by the first segment of the paths that name them. */
 export type Things = Readonly<Record<string, string>>;
 

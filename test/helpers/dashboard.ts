@@ -1,3 +1,4 @@
+import {routes} from './dashboard-routes.ts';
 import type {Service} from './service.ts';
 
 /** What somebody's browser got. */
@@ -9,13 +10,17 @@ export type Seen = {
 	readonly location: string | null;
 };
 
-/** Somebody's browser without scripts: keeps cookies, sends forms with the token that the pages have. */
+/**
+ * Somebody's browser without scripts: keeps cookies, sends forms with the token that the pages have. Paths, also those
+ * in answers, are without the workspace (`/w/shop`), which is the one visited last; only `exact` keeps it.
+ */
 export type Visitor = {
 	readonly get: (path: string) => Promise<Seen>;
 	/** Sends a form as people fill it in. */
 	readonly submit: (path: string, fields?: Readonly<Record<string, string>>) => Promise<Seen>;
 	/** A request as it is, without the token. */
 	readonly raw: (path: string, init: RequestInit) => Promise<Seen>;
+	readonly exact: (path: string, init?: RequestInit) => Promise<Seen>;
 	/** The cookies as a browser of a test takes them. */
 	readonly cookies: () => ReadonlyArray<{readonly name: string; readonly value: string}>;
 };
@@ -48,7 +53,7 @@ export function strangerTo(url: string): Visitor {
 	/** That of the last page that was asked for it. */
 	let token = {cookies: '', value: ''};
 
-	async function raw(path: string, init: RequestInit): Promise<Seen> {
+	async function exact(path: string, init: RequestInit = {}): Promise<Seen> {
 		const headers = new Headers(init.headers);
 		headers.set('cookie', cookieHeader());
 		const answer = await fetch(new URL(path, url), {redirect: 'manual', ...init, headers});
@@ -67,10 +72,22 @@ export function strangerTo(url: string): Visitor {
 		return {status: answer.status, headers: answer.headers, text, location: answer.headers.get('location')};
 	}
 
+	async function raw(path: string, init: RequestInit): Promise<Seen> {
+		const home = isOfWorkspace(path) ? (await exact('/')).location : null;
+		const [root = ''] = /^\/w\/[^/]+/.exec(home ?? '') ?? [];
+		const seen = await exact(`${root}${path}`, init);
+		return {
+			...seen,
+			text: seen.text.replaceAll(/(?<==")\/w\/[^/"]+(?=\/)/g, ''),
+			location: seen.location?.replace(/^\/w\/[^/]+/, '') ?? null,
+		};
+	}
+
 	const get = (path: string) => raw(path, {});
 	return {
 		get,
 		raw,
+		exact,
 		async submit(path, fields = {}) {
 			if (token.cookies === '' || token.cookies !== cookieHeader()) {
 				// Every page has a form: to log out, or to log in.
@@ -84,6 +101,10 @@ export function strangerTo(url: string): Visitor {
 		cookies: () => [...jar].map(([name, value]) => ({name, value})),
 	};
 }
+
+const segmentOf = (path: string) => path.split(/[/?#]/)[1];
+const segments = new Set(routes.filter(one => !one.withoutWorkspace).map(({path}) => segmentOf(path)));
+const isOfWorkspace = (path: string) => segments.has(segmentOf(path));
 
 /** The token of the forms of a page. */
 export function tokenIn(page: string): string {

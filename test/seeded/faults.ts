@@ -205,6 +205,13 @@ export const faults: readonly Fault[] = [
 		foundBy: ['test/dashboard/rules.test.ts'],
 	},
 	{
+		name: 'dashboard: the path opens any workspace',
+		file: 'src/dashboard/visitor.ts',
+		from: 'found && [null, found.id].includes(user.workspaceId) ? found : undefined',
+		to: 'found || undefined',
+		foundBy: ['test/dashboard/workspace-url.test.ts'],
+	},
+	{
 		name: 'login: one failed attempt more than the limit',
 		file: 'src/resources/users/failed-log-ins.ts',
 		from: 'window.n >= max',

@@ -27,7 +27,8 @@
 			page.click();
 		} else if (key === '/') {
 			const field = document.querySelector('main input[type="search"]');
-			field ? field.focus() : location.assign('/messages#search');
+			const home = document.querySelector('.brand a');
+			field ? field.focus() : location.assign(`${home?.href ?? '/'}#search`);
 		} else if (key === 'j' || key === 'k') {
 			moveFocus(key === 'j' ? 1 : -1);
 		} else if (key === '?') {

@@ -60,9 +60,10 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 const pages = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;
 
 /** Shows the target of an action, as a link if it has a page. */
-function targetCell({target: id}: AuditEntry): Html {
+function targetCell({target: id, workspaceId}: AuditEntry): Html {
 	const kind = (Object.keys(pages) as Array<keyof typeof pages>).find(prefix => id !== null && isId(prefix, id));
-	return id === null ? html`–` : kind ? html`<a href="/${pages[kind]}/${id}">${id}</a>` : code(id);
+	const to = kind && workspaceId && `/w/${workspaceId}/${pages[kind]}/${id}`;
+	return id === null ? html`–` : to ? html`<a href="${to}">${id}</a>` : code(id);
 }
 
 function actionCell({action, detail}: AuditEntry): Html {

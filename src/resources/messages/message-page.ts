@@ -123,7 +123,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		if (isErased || address === null) {
 			rejectForm('The address was erased.');
 		}
-		const context = {...toContext(parts, visit), mode: message.mode};
+		const context = {...toContext(parts, visit, visit.workspace.id), mode: message.mode};
 		const {isNew} = await perform(addSuppression, context, {recipient: address.spelling});
 		const result = isNew ? 'is now on the suppression list' : 'was already on the suppression list';
 		return go(tabPath(message.id, ''), `${recipient.address} ${result}.`);

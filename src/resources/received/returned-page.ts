@@ -87,7 +87,7 @@ function returnedPages({reader}: DashboardParts): readonly Route[] {
 	}
 
 	return [
-		{method: 'GET', path, role: 'viewer', withoutWorkspace: true, answer: list},
+		{method: 'GET', path, role: 'viewer', answer: list},
 		{method: 'GET', path: `${path}/:id`, role: 'viewer', everywhere: true, answer: show},
 		{method: 'GET', path: `${path}/:id/raw`, role: 'viewer', everywhere: true, answer: save},
 	];
@@ -258,14 +258,12 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			method: 'GET',
 			path: explainPath,
 			role: 'viewer',
-			withoutWorkspace: true,
 			answer: async visit => page(visit, {content: nothing}),
 		},
 		{
 			method: 'POST',
 			path: explainPath,
 			role: 'viewer',
-			withoutWorkspace: true,
 			file: true,
 			async answer(visit) {
 				const read = visit.form.has('reply') ? readReply(visit) : await readMail(visit);

@@ -15,6 +15,7 @@ import {
 } from '../../dashboard/markup.ts';
 import {fieldInputs, pageForms, readFields, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
+import {places} from '../../dashboard/places.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from '../../dashboard/route.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {durationText, monthOf} from '../../kit/time.ts';
@@ -125,7 +126,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			problem,
 			place: 'workspaces',
 			title: workspace.name,
-			actions: workspace.id === visit.workspace.id ? nothing : switchForm(workspace),
+			actions: workspace.id === visit.request.visitor?.workspace?.id ? nothing : switchForm(workspace),
 			content,
 		};
 	}
@@ -190,12 +191,13 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		if (workspace) {
 			await sessions.choose(visit.signedIn.sessionId, workspace.id);
 		}
-		return go('/messages');
+		const place = places.find(each => each === visit.form.get('place')) ?? 'messages';
+		return {...go(`/${place}`), ...(workspace && {workspace})};
 	}
 
 	const form = pageForms(show);
 	return [
-		{...page(path, list), withoutWorkspace: true},
+		page(path, list),
 		pageForms(list)(path, 'admin', create, {everywhere: true}),
 		{method: 'POST', path: `${path}/use`, role: 'viewer', answer: use},
 		page(`${path}/:id`, show),

@@ -151,7 +151,7 @@ journey('a user finds a bounce and how it was classified', async (t, {open, own,
 	await search(to);
 	t.regex(await page.locator('main tbody tr').innerText(), /hard bounce/);
 	await press('the message', 'a');
-	t.is(new URL(page.url()).pathname, `/messages/${id}`);
+	t.is(new URL(page.url()).pathname, `/w/shop/messages/${id}`);
 });
 
 journey('a user has a returned message explained', async (t, {open, own, suitsAll}) => {
