@@ -259,7 +259,9 @@ export function createCheckRunner({settings, live, version, process, tools}: Das
 
 	return {
 		look,
-		/** Returns the last findings, or `null` if there are none yet. Runs the checks again if they are old. */
+		/** Returns the last findings, or `null` if there are none yet. */
+		newest: () => newest,
+		/** Does the same, and runs the checks again if they are old. */
 		last(): CheckReport | null {
 			if (newest === null || tools.clock.now() - newest.at > freshMs) {
 				look().catch(() => undefined); // The page of the checks shows the error.

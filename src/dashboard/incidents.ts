@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {LRUCache} from 'lru-cache';
 import {type Html, html} from '../hosted/html.ts';
 import {groupBy} from '../kit/collections.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
@@ -251,6 +252,41 @@ function checkIncidents({checked}: IncidentScope): Incident[] {
 		fault: 'ours',
 		to: '/health/checks',
 	}));
+}
+
+/** How many incidents there are, and how bad the worst one is. */
+export type IncidentCount = {readonly count: number; readonly worst: Incident['tone'] | null};
+
+const maxScopes = 200;
+const shareMs = 5000;
+
+/** Counts incidents for the navigation of every page. A count is shared for a while, because it reads the queue. */
+export class IncidentCounter {
+	readonly #reader: Knex;
+	readonly #counts = new LRUCache<string, {readonly until: number; readonly count: Promise<IncidentCount>}>({
+		max: maxScopes,
+	});
+
+	constructor(reader: Knex) {
+		this.#reader = reader;
+	}
+
+	count(scope: IncidentScope): Promise<IncidentCount> {
+		const key = `${scope.workspace?.id} ${scope.everywhere} ${scope.checked?.at}`;
+		const known = this.#counts.get(key);
+		if (known && scope.now < known.until) {
+			return known.count;
+		}
+		const count = readIncidents(this.#reader, scope).then(toCount);
+		this.#counts.set(key, {until: scope.now + shareMs, count});
+		count.catch(() => this.#counts.delete(key));
+		return count;
+	}
+}
+
+function toCount(incidents: readonly Incident[]): IncidentCount {
+	const isBad = incidents.some(({tone}) => tone === 'bad');
+	return {count: incidents.length, worst: incidents.length === 0 ? null : isBad ? 'bad' : 'warn'};
 }
 
 /** Shows incidents, at most `limit`, with a link to the rest. */

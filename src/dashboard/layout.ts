@@ -1,8 +1,10 @@
 import {type Html, html, plainName} from '../hosted/html.ts';
+import {mayActAs} from '../mail/operator.ts';
 import type {SignedIn} from '../resources/users/sessions.ts';
 import type {Workspace} from '../resources/workspaces/store.ts';
 import type {Assets} from './assets.ts';
-import {act, hidden, nothing, select, withToken} from './markup.ts';
+import type {IncidentCount} from './incidents.ts';
+import {act, badge, hidden, nothing, select, withToken} from './markup.ts';
 import {groups, type Place, placeKeys} from './places.ts';
 import {maxOffered} from './visitor.ts';
 
@@ -32,6 +34,8 @@ export type Visitor = {
 	readonly workspaces: readonly Workspace[];
 	/** The pages in the navigation that this user may open. */
 	readonly places: readonly Place[];
+	/** Absent on errors, which are shown without reading anything. */
+	readonly incidents?: IncidentCount;
 };
 
 /** Returns a complete page. It works without scripts; with them, parts are refreshed and lists stay current. */
@@ -45,8 +49,8 @@ export function layout(frame: Frame): string {
 <meta name="color-scheme" content="light dark">
 <meta name="robots" content="noindex">
 <meta name="htmx-config" content='{"includeIndicatorCSS":false,"history":true,"noSwap":[204,304,"4xx","5xx"],"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":".chart"}'>
-<title>${plainName(title)} · mailctl</title>
-<link rel="icon" href="data:,">
+<title>${tabTitle(title, visitor)}</title>
+<link rel="icon" type="image/svg+xml" href="${favicon(visitor?.incidents?.worst ?? null)}">
 <link rel="stylesheet" href="${assets.style}" nonce="${nonce}">
 <script src="${assets.htmx}" nonce="${nonce}" defer></script>
 <script src="${assets.script}" nonce="${nonce}" defer></script>
@@ -56,6 +60,7 @@ ${hasCharts ? charting(assets, nonce) : nothing}</head>
 ${visitor && navigation(visitor, place)}
 <main id="main" tabindex="-1">
 <header class="top"><h1>${title}</h1><div class="actions">${actions}</div></header>
+${visitor && pauseBanner(visitor)}
 ${notice === null ? null : html`<p class="notice good" role="status">${notice}</p>`}
 ${problem === null ? null : html`<p class="notice bad" role="alert">${problem}</p>`}
 ${content}
@@ -74,14 +79,51 @@ function charting({plotStyle, plot, charts}: Assets, nonce: string): Html {
 `;
 }
 
-function navigation({signedIn, workspace, workspaces, places}: Visitor, place: Place | null): Html {
+/** Returns `(3) acme-shop · Messages`: how many incidents there are, and where the page belongs. */
+function tabTitle(title: string, visitor: Visitor | null): string {
+	const {workspace = null, incidents = null} = visitor ?? {};
+	const count = incidents === null || incidents.count === 0 ? '' : `(${incidents.count}) `;
+	const owner = workspace === null ? 'mailctl' : plainName(workspace.name);
+	return `${count}${owner} · ${plainName(title)}`;
+}
+
+const markColors = {bad: '#c62828', warn: '#b26a00', good: '#2563b0'} as const;
+
+/** Returns an envelope in the color of the worst incident, as a data URL. */
+function favicon(worst: IncidentCount['worst']): string {
+	const color = markColors[worst ?? 'good'];
+	const mark = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect y="2" width="16" height="12" rx="2" fill="${color}"/><path d="M2 5l6 4 6-4" fill="none" stroke="#fff" stroke-width="1.6"/></svg>`;
+	return `data:image/svg+xml,${encodeURIComponent(mark)}`;
+}
+
+/** Says on every page of a workspace that it is paused. */
+function pauseBanner({workspace, signedIn, places}: Visitor): Html {
+	if (workspace === null || workspace.paused_at === null) {
+		return nothing;
+	}
+	const mayResume =
+		mayActAs(signedIn.user.role, 'admin') &&
+		(workspace.paused_by === 'workspace' || signedIn.user.workspaceId === null);
+	const resume = mayResume
+		? act({to: `/workspaces/${workspace.id}/resume`, label: 'Resume', look: 'quiet'})
+		: places.includes('workspaces')
+			? html`<a href="/workspaces/${workspace.id}">Details</a>`
+			: nothing;
+	return html`<div class="notice bad banner" role="status"><p>This workspace is paused: ${plainName(workspace.pause_reason ?? 'by an operator')}. New messages are refused, and those that wait are held.</p>${resume}</div>`;
+}
+
+function navigation({signedIn, workspace, workspaces, places, incidents}: Visitor, place: Place | null): Html {
 	const links = (group: readonly Place[]) =>
 		group
 			.filter(target => places.includes(target))
 			.map(target => {
 				const current = target === place ? html` aria-current="page"` : nothing;
 				const key = placeKeys[target] === undefined ? nothing : html` data-key="${placeKeys[target]}"`;
-				return html`<li><a href="/${target}"${current}${key}>${titleOf(target)}</a></li>`;
+				const count =
+					target === 'alerts' && incidents?.worst
+						? html` ${badge(String(incidents.count), incidents.worst)}`
+						: nothing;
+				return html`<li><a href="/${target}"${current}${key}>${titleOf(target)}${count}</a></li>`;
 			});
 	const lists = groups
 		.map(({title, places: group}) => ({title, items: links(group)}))

@@ -19,6 +19,8 @@ import type {MasterKeys} from '../store/sealed.ts';
 import {sendAnswer} from './answers.ts';
 import {readAssets, serveAssets} from './assets.ts';
 import {fileLimit, fileOf, formLimit, openFormLimit, parseQuery, readForms, toForm} from './forms.ts';
+import {createCheckRunner} from './health.ts';
+import {IncidentCounter} from './incidents.ts';
 import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
@@ -53,7 +55,9 @@ declare module 'fastify' {
  */
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
-	const table = pages(parts);
+	const checks = createCheckRunner(parts);
+	const incidents = new IncidentCounter(reader);
+	const table = pages(parts, checks);
 	const pageTools = {assets: readAssets(), random: tools.random, paths: createWorkspacePaths(table)};
 	const placeRoutes = table.filter(
 		({method, path}) => method === 'GET' && places.some(place => path === `/${place}`),
@@ -154,6 +158,11 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				};
 				const answer = await route.answer(visit).catch(toRefusal);
 				await remember(route, visit, answer);
+				if (answer.kind === 'page' && !isPart(request)) {
+					const checked = visit.may('admin') && visit.everywhere ? checks.newest() : undefined;
+					const scope = {workspace: visitor.workspace, everywhere: visit.everywhere, checked, now: visit.now};
+					request.visitor = {...visitor, incidents: await incidents.count(scope)};
+				}
 				return send(request, reply, answer);
 			},
 		});

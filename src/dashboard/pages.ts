@@ -25,7 +25,7 @@ import {deliveryPages} from '../resources/webhooks/deliveries-page.ts';
 import {endpointPages} from '../resources/webhooks/endpoint-page.ts';
 import {endpointListPages} from '../resources/webhooks/page.ts';
 import {workspacePages} from '../resources/workspaces/page.ts';
-import {createCheckRunner, healthPages} from './health.ts';
+import {type CheckRunner, healthPages} from './health.ts';
 import {livePages} from './live.ts';
 import {logInPages, singleSignOnPages} from './log-in.ts';
 import {overviewPages} from './overview.ts';
@@ -33,8 +33,7 @@ import type {DashboardParts} from './parts.ts';
 import {go, type OpenRoute, type Route, withoutWorkspace} from './route.ts';
 
 /** Returns the routes of all pages that require a login. Each group of pages adds its routes here. */
-export function pages(parts: DashboardParts): readonly Route[] {
-	const checks = createCheckRunner(parts);
+export function pages(parts: DashboardParts, checks: CheckRunner): readonly Route[] {
 	return [
 		...livePages(parts),
 		...messagePages(parts),

@@ -94,12 +94,22 @@ test('shows what delays messages of this workspace only, and escapes text from o
 	await cli('workspace', 'pause', id, '--reason', 'too <b>many</b> bounces');
 	t.regex((await visitor.get('/overview')).text, /too &lt;b&gt;many&lt;\/b&gt; bounces/);
 
+	const {text: page} = await visitor.get('/messages');
+	t.regex(page, /class="notice bad banner".*This workspace is paused: too &lt;b&gt;many/s, 'on every page of it');
+	t.notRegex(page, /label="Resume"|>Resume</, 'a viewer cannot resume it');
+
 	const {text: other} = await (await visitorOf(service(), 'viewer', 'counted')).get('/overview');
 	t.notRegex(other, /too &lt;b|their wish|Needs attention/);
 	const admin = await visitorOf(service(), 'admin');
 	const {text: all} = await admin.get('/overview');
 	t.regex(all, /href="\/health\/checks"/);
 	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
+	await waitFor('the count of incidents', async () =>
+		/<title>\(\d+\) .*>Alerts <span class="badge bad">\d+</s.test((await admin.get('/messages')).text),
+	);
+	const {text: paused} = await admin.get(`/w/${id}/messages`);
+	t.regex(paused, new RegExp(`class="notice bad banner".*action="/workspaces/${id}/resume"`, 's'));
+	t.regex(paused, /<title>\(\d+\) stopped · Messages</);
 });
 
 test('runs the checks once for admins of the installation', async t => {

@@ -1,3 +1,4 @@
+import type {CheckRunner} from '../../src/dashboard/health.ts';
 import {pages} from '../../src/dashboard/pages.ts';
 import type {DashboardParts} from '../../src/dashboard/parts.ts';
 import type {Route} from '../../src/dashboard/route.ts';
@@ -15,7 +16,7 @@ const anything: unknown = new Proxy(() => undefined, {
 export const noParts = anything as DashboardParts;
 
 /** Every route of the dashboard for those who are logged in. */
-export const routes: readonly Route[] = pages(noParts);
+export const routes: readonly Route[] = pages(noParts, anything as CheckRunner);
 export const named = ({method, path}: Route) => `${method} ${path}`;
 
 /** The pattern of the path at which a route is served. */
