@@ -53,7 +53,7 @@ const whole: Sizes = {
 	'lines over 120 columns': 518,
 	'lines over 160 columns': 194,
 	'private exports': 180,
-	'lines of tests': 110_869,
+	'lines of tests': 110_875,
 	'lines of docs': 7_995,
 };
 
