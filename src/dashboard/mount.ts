@@ -241,6 +241,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			for (const route of openPages(parts)) {
 				serveOpen(scope, route);
 			}
+			serve(scope, {method: 'GET', path: '', role: 'viewer', answer: async () => go('/messages')});
 			for (const route of table) {
 				serve(scope, route);
 				if (!route.withoutWorkspace) {

@@ -1,4 +1,3 @@
-import {randomUUID} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {createWorkspacePaths} from '../../src/dashboard/workspace-paths.ts';
@@ -7,6 +6,7 @@ import {type Seen, strangerTo, tokenIn, type Visitor, visitorOf} from '../helper
 import {fill} from '../helpers/dashboard-pages.ts';
 import {named, routes, servedAt} from '../helpers/dashboard-routes.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 // The workspace of a page is in its path: a form acts on that one, whatever else is open in the same session.
 
@@ -46,19 +46,25 @@ test.serial('a form acts on the workspace of its page after another one was open
 	const visitor = await visitorOf(service(), 'operator');
 	const [lists, topics] = [await visitor.exact('/w/shop/suppressions'), await visitor.exact('/w/shop/topics')];
 	await service().program.cli('queue', 'suspend', 'slow.example', '--reason', 'test');
-	const ids = {shop: await sent('shop', 'ann@slow.example'), other: await sent('other', 'bob@slow.example')};
+	await sent('other', 'bob@slow.example');
 	const queue = await visitor.exact('/w/shop/queue/slow.example');
-	t.regex(queue.text, /ann@slow/);
-	t.notRegex(queue.text, /bob@slow/);
 	t.is((await visitor.exact('/w/other/messages')).status, 200);
 	t.is((await visitor.exact('/')).location, '/w/other/messages', 'the last visited');
+	t.is((await visitor.exact('/w/shop')).location, '/w/shop/messages');
 
 	const listed = await submit(visitor, lists, '/suppressions', {address: 'gone@dest.example'});
 	t.is(listed.location, '/w/shop/suppressions');
 	const topic = await submit(visitor, topics, '/topics', {code: 'news', name: 'News'});
 	t.is(topic.location, '/w/shop/topics');
-	const held = await submit(visitor, queue, '/hold', {for: '2h', hours: '2', until: ''});
-	t.is(held.status, 303, held.text);
+	// The scheduler learns of the suspension within half a second, and may deliver what is sent before.
+	await waitFor('the hold', async () => {
+		await sent('shop', 'ann@slow.example');
+		await sent('other', 'bob@slow.example');
+		t.is((await submit(visitor, queue, '/hold', {reason: 'test'})).location, '/w/shop/queue/slow.example');
+		const {text} = await visitor.exact('/w/shop/queue/slow.example', {headers: {'hx-request': 'true'}});
+		t.notRegex(text, /bob@slow/);
+		return /Held<\/dt><dd>[1-9]/.test(text);
+	});
 	for (const [name, n] of [
 		['shop', 1],
 		['other', 0],
@@ -69,8 +75,7 @@ test.serial('a form acts on the workspace of its page after another one was open
 		const found = await visitor.exact(`/w/${name}/topics`);
 		t.is(found.text.includes('/topics/news/'), n === 1, name);
 	}
-	t.regex((await visitor.exact(`/w/shop/messages/${ids.shop}`)).text, /held/i);
-	t.notRegex((await visitor.exact(`/w/other/messages/${ids.other}`)).text, /was held|Held until/);
+	t.regex((await visitor.exact('/w/other/queue/slow.example')).text, /Held<\/dt><dd>0</);
 });
 
 test.serial('a page whose workspace gave its name away still acts on the same one', async t => {
@@ -217,7 +222,9 @@ test('rewrites only attributes of paths, not texts', t => {
 		t.is(inPath(other, shop), other);
 	}
 	t.is(inPath('/messages', null), '/messages');
-	t.is(inMarkup(`<a href="/live"><i id="/live">${randomUUID()}`, null).slice(0, 16), '<a href="/live">');
+	t.is(inMarkup('<a href="/live">', null), '<a href="/live">');
+	t.is(inMarkup('<a href="/live">', shop), '<a href="/w/shop/live">');
+	t.is(inMarkup('<i id="/live">', shop), '<i id="/live">');
 });
 
 test('no path belongs to a workspace and to none', t => {
