@@ -228,9 +228,23 @@ export function act({to, label, fields, look = 'main', file, typed, id}: Act): H
 }
 
 /** Shows content behind a button that opens it: for forms with fields that are rarely needed. */
-export function disclosure(label: string, content: Html, isOpen = false): Html {
-	return html`<details class="opened"${isOpen ? html` open` : nothing}><summary>${label}</summary><div class="card">${content}</div></details>`;
-}
+export const disclosure = (label: string, content: Html, isOpen = false, look: 'main' | 'quiet' = 'quiet'): Html =>
+	details(`opened ${look}`, label, html`<div class="card">${content}</div>`, isOpen);
+
+/** Shows what is rarely needed or destroys something behind a button. Nothing without items. */
+export const menu = (items: readonly Html[], label = 'More', isOpen = false): Html =>
+	items.length === 0 ? nothing : details('opened menu', label, html`<div class="card">${items}</div>`, isOpen);
+
+/** An item of a menu that shows its form before anything is done, hence the ellipsis. */
+export const menuItem = (label: string, form: Html, isOpen = false, look: 'danger' | 'quiet' = 'quiet'): Html =>
+	details(`item ${look}`, `${label}…`, form, isOpen);
+
+/** An item of a menu that destroys something, once its form has said what. */
+export const dangerItem = ({about, fields = nothing, ...action}: Omit<Act, 'look'> & {readonly about: string}): Html =>
+	menuItem(action.label, act({...action, fields: html`<p>${about}</p>${fields}`, look: 'danger'}), false, 'danger');
+
+const details = (look: string, label: string, content: Html, isOpen: boolean): Html =>
+	html`<details class="${look}"${isOpen ? html` open` : nothing}><summary>${label}</summary>${content}</details>`;
 
 /** Returns the markup with the token in each of its forms. */
 export function withToken({markup}: Html, token: string): string {

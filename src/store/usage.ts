@@ -184,7 +184,8 @@ const outcomes = {
  * never leave the machine. Ids are in the order of time, so this reads only the recipients of the range.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
-	const recipients = selectRecipients(reader, query, toTables(reader, query)).select('r.state');
+	const state = reader.raw(`case when ${isCancelled(reader)} then null else r.state end as state`);
+	const recipients = selectRecipients(reader, query, toTables(reader, query)).select(state);
 	const sums = Object.entries(outcomes).map(
 		([name, states]) =>
 			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
@@ -202,6 +203,11 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 		return {key, ...figures, ...(engaged.get(key as string) ?? {opened: 0, clicked: 0})} as StatsRow;
 	});
 }
+
+/** An SQL condition: the message was cancelled, which is no error although it has the same state. */
+const isCancelled = (reader: Knex): string => `r.state = 'errored' and exists (select 1 from events as e
+	where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'errored'
+	and ${jsonField(reader, 'e.detail', 'reason')} = 'cancelled')`;
 
 type Engaged = {readonly opened: number; readonly clicked: number};
 

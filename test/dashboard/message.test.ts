@@ -185,15 +185,20 @@ test('operators reschedule or cancel a scheduled message until it is too late', 
 	];
 	const path = `/messages/${body.id}`;
 	t.regex((await viewer.get(path)).text, /Scheduled for.*in [12] h/);
-	t.notRegex((await viewer.get(path)).text, /Reschedule|Cancel/);
-	t.regex((await operator.get(path)).text, /Reschedule[\s\S]*Cancel the message/);
+	t.notRegex((await viewer.get(path)).text, /Change time|Cancel/);
+	const change = '<details class="opened main"><summary>Change time';
+	t.regex(
+		(await operator.get(path)).text,
+		new RegExp(`${change}[\\s\\S]*class="item danger"><summary>Cancel message…`),
+	);
+	t.notRegex((await operator.get(path)).text, /Try now|Send again/);
 	t.true((await viewer.get('/messages?status=scheduled')).text.includes(path));
 	t.true((await viewer.get('/messages/export?status=scheduled')).text.includes(body.id));
 	const soon = await operator.submit(`${path}/reschedule`, {sendAt: 'soon'});
 	t.is(soon.status, 422);
 	t.regex(
 		soon.text,
-		/<details class="opened" open><summary>Reschedule[\s\S]*value="soon"[\s\S]*>The time must be an RFC 3339 time/,
+		/<details class="opened main" open><summary>Change time[\s\S]*value="soon"[\s\S]*>The time must be an RFC 3339 time/,
 	);
 	const moved = await operator.submit(`${path}/reschedule`, {sendAt: ' +2d '});
 	t.is(moved.location, path);
@@ -214,7 +219,7 @@ test('operators reschedule or cancel a scheduled message until it is too late', 
 		);
 		t.is((await operator.submit(`/messages/msg_00000000000000000000000000/${act}`, {sendAt: '+2h'})).status, 404);
 	}
-	t.notRegex((await operator.get(path)).text, /Reschedule|Cancel the message/);
+	t.notRegex((await operator.get(path)).text, /Change time|Cancel message/);
 	t.false((await viewer.get('/messages?status=scheduled')).text.includes(path));
 });
 

@@ -48,9 +48,32 @@ test.serial('the first message appears automatically and is previewed on a phone
 	await page.getByRole('link', {name: 'Dark'}).click();
 	await page.waitForURL(/scheme=dark/);
 	t.is(await colour(), 'rgb(238, 238, 238)');
+	await page.locator('summary', {hasText: 'More'}).click();
+	t.deepEqual(await faultsOf(page), []);
 	await page.getByRole('button', {name: 'Send again'}).click();
 	await page.getByText('Message sent again. This is the new message.').waitFor();
 	t.deepEqual(complaints, []);
+});
+
+test.serial('open menus suit every window', async t => {
+	const browser = await browserFor(t);
+	if (browser === null) {
+		return;
+	}
+	const visitor = await visitorOf(service(), 'operator', 'looked');
+	const {live, from, templates} = service().workspaces.looked as Workspace;
+	const send = {from, to: 'ann@later.example', templateId: templates.mail, data: {subject: 'Menu', body: ''}};
+	const {body} = await live.post<{id: string}>('/v1/messages', {...send, sendAt: '+2h'});
+	const {page, context} = await openWindow(browser, {url: service().url, visitor});
+	t.teardown(() => context.close());
+	for (const path of [`/messages/${body.id}`, '/queue/menu.example']) {
+		await page.goto(path);
+		for (const summary of await page.locator('.menu, .menu .item').locator('> summary').all()) {
+			await summary.click();
+		}
+		t.is(await page.locator('.menu .item:not([open])').count(), 0, path);
+		t.deepEqual(await faultsOf(page), [], path);
+	}
 });
 
 test.serial('finds an order by its number without scripts', async t => {

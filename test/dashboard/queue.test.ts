@@ -1,4 +1,5 @@
 import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
 import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import type {Service} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -58,6 +59,74 @@ test('a suspended domain holds its messages, shows why, and sends them after res
 	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');
 	t.notRegex((await visitor.get('/queue')).text, /\/queue\/stopped\.example/);
 });
+
+test('Try now makes a waiting message due, which cannot be sent again until it is delivered', async t => {
+	const visitor = await visitorOf(service(), 'operator');
+	await visitor.submit('/workspaces/use', {workspace: workspaceOf(service(), 'shop').id});
+	await visitor.submit('/queue/suspend', {domain: 'later.example'});
+	const id = await waiting(visitor, 'ann@later.example');
+	const path = `/messages/${id}`;
+	const store = await openStore(service().store);
+	t.teardown(() => store.close());
+	const sends = () => store.reader('recipients').where({address_key: 'ann@later.example'}).pluck('id');
+	const [recipient] = await store.reader('recipients').where({message_id: id}).pluck('id');
+	const before = await sends();
+	const inHour = new Date(Date.now() + 3_600_000).toISOString();
+	await store.database('queue').where({recipient_id: recipient}).update({next_attempt_at: inHour});
+
+	const page = (await visitor.get(path)).text;
+	t.is(actionsOf(page)[0], '<button class="main">Try now</button>');
+	t.is(page.match(/<button class="main"/g)?.length, 1);
+	t.notRegex(page, /resend/);
+	for (const danger of ['Cancel message', 'Suppress recipient']) {
+		t.regex(page, new RegExp(`<details class="item danger"><summary>${danger}…</summary>`));
+		t.true(actionsOf(page).includes(`<button class="danger">${danger}</button>`), danger);
+	}
+	const again = await visitor.submit(`${path}/resend`);
+	t.is(again.status, 422);
+	t.regex(again.text, /This message is still waiting: sending it again would deliver it twice\./);
+
+	t.is((await visitor.submit(`${path}/flush`)).location, path);
+	t.regex((await visitor.get(path)).text, /The next attempt is due now\./);
+	const due = await store.reader('queue').where({recipient_id: recipient}).first('next_attempt_at');
+	t.true(Date.parse(due.next_attempt_at) <= Date.now());
+	const acts = await service().program.cli<Array<{action: string; target: string}>>('audit', 'list');
+	t.deepEqual(
+		acts.filter(({target}) => target === recipient).map(({action}) => action),
+		['queue.flushed'],
+	);
+	await visitor.submit(`${path}/flush`);
+	t.regex((await visitor.get(path)).text, /Nothing was changed/);
+	t.deepEqual(await sends(), before, 'nothing was sent again');
+
+	await visitor.submit('/queue/later.example/resume');
+	await waitFor('the mail', async () => (await statusOf(id)) === 'delivered');
+	const delivered = (await visitor.get(path)).text;
+	t.notRegex(delivered, /Try now|Cancel message/);
+	t.regex(
+		delivered,
+		/<details class="opened menu"><summary>More<\/summary>[\s\S]*<button class="quiet">Send again<\/button>[\s\S]*Sends the same content once more as a new message\./,
+	);
+});
+
+test('what ends waiting messages is red and in a menu', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const {text} = await visitor.get('/queue/menu.example');
+	t.is(actionsOf(text)[0], '<button class="main">Try now</button>');
+	for (const danger of ['Delete from queue', 'Bounce now']) {
+		t.regex(
+			text,
+			new RegExp(`class="opened menu">[\\s\\S]*<details class="item danger"><summary>${danger}…</summary>`),
+		);
+		t.true(actionsOf(text).includes(`<button class="danger">${danger}</button>`), danger);
+	}
+});
+
+/** The buttons beside the heading of a page. */
+function actionsOf(page: string): readonly string[] {
+	const [, actions = ''] = /<div class="actions">([\s\S]*?)<\/header>/.exec(page) ?? [];
+	return actions.match(/<button[^>]*>[^<]*<\/button>/g) ?? [];
+}
 
 test('drops and fails only messages of this workspace, after the destination is typed', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'shop');

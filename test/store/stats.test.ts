@@ -47,7 +47,8 @@ async function prepare(store: Store) {
 	// A later refusal has another category, but the first one ended the recipient.
 	await end(store, ids[2], 'bounced', {category: 'spam'});
 	await end(store, ids[3], 'bounced');
-	await end(store, ids[4], 'errored');
+	await end(store, ids[4], 'errored', {reason: 'dropped'});
+	await end(store, ids[5], 'errored', {reason: 'cancelled'});
 	await end(store, ids[6], 'bounced', {category: 'unknown_user'});
 	await end(store, foreign, 'delivered');
 	await engage(store, ids[0], 'opened');

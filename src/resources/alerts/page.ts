@@ -6,10 +6,12 @@ import {
 	checkbox,
 	code,
 	copyable,
+	dangerItem,
 	disclosure,
 	facts,
 	hidden,
 	input,
+	menu,
 	nothing,
 	section,
 	select,
@@ -131,9 +133,22 @@ const describeTypes = ({kinds, workspace_id: id}: Alert): string =>
 function rowActs({id, workspace_id: workspaceId}: Alert): Html {
 	return workspaceId === null
 		? html`<span class="soft">mailctl alert</span>`
-		: disclosure(
+		: menu(
+				[
+					act({to: `${path}/${id}/test`, label: 'Send a test', look: 'quiet'}),
+					act({
+						to: `${path}/${id}/mute`,
+						label: 'Mute for 2 hours',
+						look: 'quiet',
+						fields: hidden('for', '2h'),
+					}),
+					dangerItem({
+						to: `${path}/${id}/remove`,
+						label: 'Remove alert',
+						about: 'It receives no more alerts.',
+					}),
+				],
 				'Change',
-				html`${act({to: `${path}/${id}/test`, label: 'Send a test', look: 'quiet'})}${act({to: `${path}/${id}/mute`, label: 'Mute for 2 hours', look: 'quiet', fields: hidden('for', '2h')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
 			);
 }
 

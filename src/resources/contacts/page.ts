@@ -1,5 +1,18 @@
 import {pager, searchForm, toPage} from '../../dashboard/lists.ts';
-import {act, badge, copyable, facts, name, section, table, time, toHref} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	copyable,
+	dangerItem,
+	facts,
+	menu,
+	name,
+	nothing,
+	section,
+	table,
+	time,
+	toHref,
+} from '../../dashboard/markup.ts';
 import {checkTyped, fieldInputs, operationForms, pageForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -84,7 +97,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const allMessages = html`<a href="${toHref('/messages', new URLSearchParams({q: contact.address}))}">All messages to this address</a>`;
 		const content = html`<div class="card">${summary}</div>${section('Newest messages', messages, allMessages)}${
 			visit.may('operator')
-				? html`${section('Preferences', preferencesForm(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', eraseForm(contact))}`
+				? html`${section('Preferences', preferencesForm(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}`
 				: null
 		}`;
 		return {
@@ -92,6 +105,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 			problem,
 			place: 'contacts',
 			title: contact.address,
+			actions: visit.may('operator') ? menu([eraseItem(contact)]) : nothing,
 			content,
 		};
 	}
@@ -143,8 +157,8 @@ function preferencesForm(contact: Contact, typed: URLSearchParams): Html {
 	return html`<div class="card">${act({to: `${path}/${contact.id}`, label: 'Save', fields})}</div>`;
 }
 
-function eraseForm({id, address}: Contact): Html {
-	return html`<div class="card"><p>Removes the contact, the content of all messages to it, and the address wherever it appears. Suppressions and opt-outs remain, so that no further messages are sent to it.</p>${act(
-		{to: `${path}/${id}/erase`, label: 'Erase', look: 'danger', typed: address},
-	)}</div>`;
+function eraseItem({id, address}: Contact): Html {
+	const about =
+		'Removes the contact, the content of all messages to it, and the address wherever it appears. Suppressions and opt-outs remain, so that no further messages are sent to it.';
+	return dangerItem({to: `${path}/${id}/erase`, label: 'Erase contact', about, typed: address});
 }

@@ -4,9 +4,11 @@ import {
 	code,
 	copyable,
 	count,
+	dangerItem,
 	disclosure,
 	facts,
 	join,
+	menu,
 	name,
 	nothing,
 	section,
@@ -219,11 +221,8 @@ function linksForm({id, link_host}: Domain, typed: URLSearchParams): Html {
 const linkFields = listFields(updateDomain.input).filter(({name}) => name !== 'id');
 
 function removeForm({id, name}: Domain): Html {
-	const warning = html`<p>This also removes its keys: messages in transit may fail DKIM.</p>`;
-	return disclosure(
-		'Remove',
-		html`${warning}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
-	);
+	const about = 'This also removes its keys: messages in transit may fail DKIM.';
+	return menu([dangerItem({to: `/domains/${id}/remove`, label: 'Remove domain', about, typed: name})]);
 }
 
 const recordStates = {ok: 'published', missing: 'missing', different: 'different', unknown: 'no response'} as const;
@@ -278,8 +277,9 @@ const keyTones: Readonly<Record<ReturnType<typeof keyState>, Tone>> = {
 function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]): Html {
 	const isRotating = keys.some(key => keyState(key) === 'pending');
 	const to = `/domains/${domain.id}/keys`;
+	const about = 'This deletes the new keys.';
 	const rotation = isRotating
-		? act({to: `${to}/cancel`, label: 'Cancel the rotation', look: 'quiet'})
+		? html`<div class="actions">${menu([dangerItem({to: `${to}/cancel`, label: 'Cancel rotation', about})])}</div>`
 		: act({to: `${to}/rotate`, label: 'Rotate the keys', look: 'quiet'});
 	const list = table<DkimKey>({
 		label: 'Signing keys',

@@ -3,9 +3,11 @@ import {toPage} from '../../dashboard/lists.ts';
 import {
 	act,
 	badge,
+	dangerItem,
 	disclosure,
 	facts,
 	join,
+	menu,
 	name,
 	nothing,
 	section,
@@ -81,18 +83,13 @@ export function senderForm({id}: Domain, typed: URLSearchParams): Html {
 
 function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	const state = senderState(sender);
-	const removal = html`<p>Its queued messages end as errored.</p>${act({
-		to: `${to}/remove`,
-		label: 'Remove the sender',
-		look: 'danger',
-		typed: sender.address,
-	})}`;
+	const about = 'Its queued messages end as errored.';
 	return join([
 		...(state === 'unverified' && everywhere ? [act({to: `${to}/verify`, label: 'Verify without DNS'})] : []),
 		state === 'disabled'
 			? act({to: `${to}/enable`, label: 'Enable', look: 'quiet'})
 			: act({to: `${to}/disable`, label: 'Disable', look: 'quiet'}),
-		disclosure('Remove', removal),
+		menu([dangerItem({to: `${to}/remove`, label: 'Remove sender', about, typed: sender.address})]),
 	]);
 }
 

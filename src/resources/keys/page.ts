@@ -4,8 +4,10 @@ import {
 	badge,
 	code,
 	copyable,
+	dangerItem,
 	disclosure,
 	facts,
+	menu,
 	name,
 	nothing,
 	select,
@@ -143,10 +145,9 @@ function scopeText({scopes, mode}: ApiKey): Html {
 
 function keyActs({id}: ApiKey): Html {
 	const overlap = select({name: 'overlap', label: 'The old key expires', value: '24h'}, overlaps);
-	return disclosure(
-		'Change',
-		html`${act({to: `${path}/${id}/rotate`, label: 'Replace', fields: overlap})}${act({to: `${path}/${id}/revoke`, label: 'Revoke now', look: 'danger'})}`,
-	);
+	const replace = act({to: `${path}/${id}/rotate`, label: 'Replace', fields: overlap});
+	const about = 'Requests with this key are then refused.';
+	return menu([replace, dangerItem({to: `${path}/${id}/revoke`, label: 'Revoke now', about})], 'Change');
 }
 
 function keyForm(form: URLSearchParams): Html {

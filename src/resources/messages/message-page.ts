@@ -8,12 +8,16 @@ import {
 	chipRow,
 	code,
 	copyButton,
+	dangerItem,
 	disclosure,
 	emptyNote,
 	facts,
 	input,
 	join,
+	menu,
+	menuItem,
 	name,
+	nothing,
 	select,
 	time,
 	toHref,
@@ -47,6 +51,8 @@ import {
 	variablesContent,
 } from './mail-page.ts';
 import {stateBadge} from './page.ts';
+import {flush} from './queue.ts';
+import {changeFromPage} from './queue-page.ts';
 import {cancelMessage, rescheduleMessage} from './rules.ts';
 import {renderTimeline} from './timeline-page.ts';
 
@@ -62,7 +68,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	async function timeline(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const opened = await openMessage(reader, visit);
 		const content = await renderTimeline(parts, opened, visit.now);
-		const isQueued = opened.recipients.some(recipient => recipient.next_attempt_at !== null);
+		const isQueued = idsOfWaiting(opened).length > 0;
 		return await render(visit, opened, {tab: '', content, problem, isQueued});
 	}
 
@@ -100,8 +106,20 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			return 'missing' in mail ? messageNotFound() : toAnswer(mail, opened, visit);
 		});
 
+	async function tryNow(visit: Visit): Promise<Answer> {
+		const opened = await openMessage(reader, visit);
+		const {changed} = await changeFromPage(parts, visit, flush, idsOfWaiting(opened), {});
+		const isDue = 'The next attempt is due now.';
+		const notice = changed > 0 ? isDue : 'Nothing was changed: the timeline says what the message waits for.';
+		return go(tabPath(opened.message.id, ''), notice);
+	}
+
 	async function resend(visit: Visit): Promise<Answer> {
-		const {message} = await openMessage(reader, visit);
+		const opened = await openMessage(reader, visit);
+		const {message} = opened;
+		if (idsOfWaiting(opened).length > 0) {
+			rejectForm('This message is still waiting: sending it again would deliver it twice.');
+		}
 		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? messageNotFound();
 		if (send === 'erased') {
 			rejectForm('The message was erased and cannot be sent again.');
@@ -159,6 +177,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 				saveAs: name,
 			}),
 		),
+		form('/messages/:id/flush', 'operator', tryNow),
 		form('/messages/:id/resend', 'operator', resend),
 		operation(
 			cancelMessage,
@@ -325,16 +344,39 @@ async function renderActions({reader, apiUrl}: DashboardParts, visit: Visit, ope
 	if (!visit.may('operator')) {
 		return join(parts);
 	}
-	if (message.status === 'accepted') {
-		parts.push(rescheduleActions(opened, visit));
-	}
-	parts.push(await suppressAction(reader, visit, opened));
-	parts.push(act({to: `/messages/${message.id}/resend`, label: 'Send again'}));
-	return join(parts);
+	const {primary, items} = nextSteps(opened, visit);
+	items.push(await suppressAction(reader, visit, opened));
+	const isOpen = !isScheduled(opened, visit) && visit.form.has('sendAt');
+	return join([primary, ...parts, menu(items, undefined, isOpen)]);
 }
 
-/** The forms that reschedule or cancel a message whose first attempt has not started. */
-function rescheduleActions({message: {id, extras}}: Opened, {form}: Visit): Html {
+/** The recipients without an outcome, among them held and scheduled ones. */
+const idsOfWaiting = ({recipients}: Opened): string[] =>
+	recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
+
+const isScheduled = ({message: {status, extras}}: Opened, {now}: Visit): boolean =>
+	status === 'accepted' && Date.parse(extras.sendAt ?? '') > now;
+
+/** The safe next step of a message, and the items of its menu. Sending a waiting one again would deliver it twice. */
+function nextSteps(opened: Opened, visit: Visit): {readonly primary: Html; readonly items: Html[]} {
+	const {id, status} = opened.message;
+	if (idsOfWaiting(opened).length === 0) {
+		const again = act({to: `/messages/${id}/resend`, label: 'Send again', look: 'quiet'});
+		const sentence = html`<p class="soft">Sends the same content once more as a new message.</p>`;
+		return {primary: nothing, items: [html`<div>${again}${sentence}</div>`]};
+	}
+	const isOpen = visit.form.has('sendAt');
+	if (isScheduled(opened, visit)) {
+		const time = rescheduleForm(opened, visit, 'main');
+		return {primary: disclosure('Change time', time, isOpen, 'main'), items: [cancelItem(id)]};
+	}
+	const primary = act({to: `/messages/${id}/flush`, label: 'Try now'});
+	const time = rescheduleForm(opened, visit, 'quiet');
+	const isUntried = status === 'accepted';
+	return {primary, items: isUntried ? [menuItem('Change time', time, isOpen), cancelItem(id)] : []};
+}
+
+function rescheduleForm({message: {id, extras}}: Opened, {form}: Visit, look: 'main' | 'quiet'): Html {
 	const time = input({
 		name: 'sendAt',
 		label: 'Time',
@@ -342,10 +384,12 @@ function rescheduleActions({message: {id, extras}}: Opened, {form}: Visit): Html
 		hint: '2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d; at most 30 days ahead',
 		required: true,
 	});
-	const reschedule = act({to: `/messages/${id}/reschedule`, label: 'Reschedule', fields: time});
-	const fields = html`<p>None of its recipients will receive it. This cannot be undone.</p>`;
-	const cancel = act({to: `/messages/${id}/cancel`, label: 'Cancel the message', fields, look: 'danger'});
-	return html`${disclosure('Reschedule', reschedule, form.has('sendAt'))}${disclosure('Cancel', cancel)}`;
+	return act({to: `/messages/${id}/reschedule`, label: 'Change time', fields: time, look});
+}
+
+function cancelItem(id: string): Html {
+	const about = 'None of its recipients will receive it. This cannot be undone.';
+	return dangerItem({to: `/messages/${id}/cancel`, label: 'Cancel message', about});
 }
 
 /** The form that suppresses one of the recipients, or a note if the only one is already suppressed. */
@@ -358,17 +402,14 @@ async function suppressAction(
 	const address = recipients.length === 1 && only ? toAddress(only.address) : null;
 	const entry = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
 	if (entry) {
-		const note = html`<p>${name(address.spelling)} was added to the suppression list ${time(entry.created_at, now)}: ${entry.reason}.</p>`;
-		return disclosure('Suppressed', note);
+		return html`<p>${name(address.spelling)} was added to the suppression list ${time(entry.created_at, now)}: ${entry.reason}.</p>`;
 	}
 	const choices = recipients
 		.filter(({address}) => toAddress(address) !== null)
 		.map(({id, address}) => ({value: id, label: plainName(address)}));
-	const fields = html`${select({name: 'copy', label: 'Recipient', value: recipient.id}, choices)}<p>This workspace sends no more messages to the recipient until the entry is removed.</p>`;
-	return disclosure(
-		'Suppress recipient',
-		act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'}),
-	);
+	const fields = select({name: 'copy', label: 'Recipient', value: recipient.id}, choices);
+	const about = 'This workspace sends no more messages to the recipient until the entry is removed.';
+	return dangerItem({to: `/messages/${message.id}/suppress`, label: 'Suppress recipient', about, fields});
 }
 
 function toAddress(text: string): Address | null {

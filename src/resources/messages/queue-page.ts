@@ -4,10 +4,14 @@ import {
 	act,
 	badge,
 	count,
+	dangerItem,
 	disclosure,
 	facts,
 	hidden,
 	input,
+	join,
+	menu,
+	menuItem,
 	name,
 	nothing,
 	section,
@@ -243,7 +247,7 @@ const maxShown = 50;
 
 /** The messages that are waiting for one destination, the reason for each, and what an operator can do about it. */
 function destinationPages(parts: DashboardParts): readonly Route[] {
-	const {reader, writer, webhooks} = parts;
+	const {reader} = parts;
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
@@ -305,20 +309,14 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 	}
 
 	async function run(visit: Visit, change: QueueChange): Promise<Answer> {
-		const {params, workspace, tools, form: sent} = visit;
+		const {params, workspace, form: sent} = visit;
 		const {destination = ''} = params;
 		if (change.isFinal) {
 			checkTyped(visit, destination, `Nothing was changed: type ${destination} to confirm.`);
 		}
 		const {reason} = change.takesReason ? readFilled<QueueDetail>(sent) : {};
 		const recipients = await findWaiting(reader, {workspaceId: workspace.id, destination});
-		const options = {
-			transaction: writer.transaction,
-			tools,
-			eventWriter: {newId: tools.newId, onDue: webhooks.reportDue},
-			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
-		};
-		const {changed, busy} = await changeQueue(options, change, recipients, {destination, reason});
+		const {changed, busy} = await changeFromPage(parts, visit, change, recipients, {destination, reason});
 		const skipped = busy.length > 0 ? ` ${count(busy.length)} in progress: try again in a moment.` : '';
 		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${skipped}`);
 	}
@@ -330,6 +328,23 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 	return [page(`${path}/:destination`, show), ...[hold, release, flush, drop, fail].map(form)];
 }
 
+/** Changes recipients beside the running daemons, with the visitor as the actor. */
+export async function changeFromPage(
+	parts: DashboardParts,
+	{tools}: Visit,
+	change: QueueChange,
+	recipients: readonly string[],
+	detail: QueueDetail,
+): ReturnType<typeof changeQueue> {
+	const options = {
+		transaction: parts.writer.transaction,
+		tools,
+		eventWriter: {newId: tools.newId, onDue: parts.webhooks.reportDue},
+		readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
+	};
+	return await changeQueue(options, change, recipients, detail);
+}
+
 function reasonText(why: Why | undefined): Html {
 	if (why === undefined) {
 		return html`<span class="soft">it has just left the queue</span>`;
@@ -337,24 +352,35 @@ function reasonText(why: Why | undefined): Html {
 	return html`${name(why.detail)}${why.mend === null ? null : html`<br><small>${name(why.mend)}</small>`}`;
 }
 
+/** The safe next step of a suspended destination is to resume it: until then, nothing can be tried. */
 function renderActions(destination: string, isSuspended: boolean, seesAll: boolean): Html {
 	const to = (verb: string) => `${path}/${destination}/${verb}`;
 	const reason = input({name: 'reason', label: 'Reason'});
-	const suspension = isSuspended
-		? act({to: to('resume'), label: 'Resume'})
-		: disclosure(
-				'Suspend',
-				act({
-					to: `${path}/suspend`,
-					label: 'Suspend the domain',
-					fields: html`${hidden('domain', destination)}${reason}`,
-				}),
-			);
-	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${disclosure(
-		'Hold',
-		act({to: to('hold'), label: 'Hold all', fields: reason}),
-	)}${seesAll ? suspension : nothing}${disclosure(
-		'Drop or fail',
-		html`<div class="stack"><p>Drop: the messages become errored, without webhook events. Fail: they bounce, and webhooks are notified.</p>${act({to: to('drop'), label: 'Drop all', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all', look: 'danger', typed: destination, fields: reason})}</div>`,
-	)}`;
+	const suspend = act({
+		to: `${path}/suspend`,
+		label: 'Suspend domain',
+		look: 'quiet',
+		fields: html`${hidden('domain', destination)}${reason}`,
+	});
+	const mayResume = isSuspended && seesAll;
+	const deletion = {
+		label: 'Delete from queue',
+		about: 'Its waiting messages become errored, without webhook events.',
+	};
+	const bounce = {
+		label: 'Bounce now',
+		about: 'Its waiting messages bounce, and webhooks are notified.',
+		fields: reason,
+	};
+	return join([
+		...(mayResume ? [act({to: to('resume'), label: 'Resume'})] : []),
+		act({to: to('flush'), label: 'Try now', look: mayResume ? 'quiet' : 'main'}),
+		act({to: to('release'), label: 'Release', look: 'quiet'}),
+		menu([
+			menuItem('Hold', act({to: to('hold'), label: 'Hold all', fields: reason, look: 'quiet'})),
+			...(seesAll && !isSuspended ? [menuItem('Suspend domain', suspend)] : []),
+			dangerItem({to: to('drop'), ...deletion, typed: destination}),
+			dangerItem({to: to('fail'), ...bounce, typed: destination}),
+		]),
+	]);
 }

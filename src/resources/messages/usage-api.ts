@@ -108,7 +108,7 @@ const meanings: Readonly<Record<(typeof statsFigures)[number], string>> = {
 	complained: 'Messages with the status `complained`.',
 	opened: 'Messages with an `opened` event, counted once.',
 	clicked: 'Messages with a `clicked` event, counted once.',
-	errored: 'Messages with the status `errored`.',
+	errored: 'Messages with the status `errored` that were not canceled.',
 };
 
 const statsSchema = Type.Object(

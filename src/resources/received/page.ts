@@ -8,8 +8,10 @@ import {
 	badge,
 	code,
 	count,
+	dangerItem,
 	disclosure,
 	facts,
+	menu,
 	name,
 	nothing,
 	section,
@@ -79,12 +81,13 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 				? html`<pre>${lines(content.text ?? '')}</pre>`
 				: html`${imagesNote(query, `${path}/${id}`)}${mailFrame({path: `${path}/${id}/frame${images}`, title: 'Message'})}`;
 		const attached = summary.files.map((file, n) => ({...file, name: file.name ?? `part ${n}`, octets: file.size}));
-		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
+		const about = 'This cannot be undone.';
+		const remove = dangerItem({to: `${path}/${id}/delete`, label: 'Delete message', about});
 		return {
 			kind: 'page',
 			place: 'received',
 			title: summary.subject || '(no subject)',
-			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
+			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? menu([remove]) : null}`,
 			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">The message could not be parsed: ${name(fault)}. The .eml file contains all of it.</p>`}${section('Message', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
 		};
 	}
@@ -195,7 +198,10 @@ function aboutMail(mail: Received, now: number): Html {
 const addForm = (typed: URLSearchParams): Html =>
 	act({to: inbound, label: 'Add address', fields: fieldInputs(listFields(addInbound.input), {typed})});
 
-const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});
+function removeMenu({id}: InboundAddress): Html {
+	const about = 'Mail to it is then rejected.';
+	return menu([dangerItem({to: `${inbound}/${id}/remove`, label: 'Remove address', about})]);
+}
 
 function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: number): Html {
 	return table<InboundAddress>({
@@ -203,7 +209,7 @@ function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: num
 		columns: [
 			{title: 'Address', cell: row => code(row.address)},
 			{title: 'Added', cell: row => time(row.created_at, now), right: true},
-			...(mayAct ? [{title: '', cell: removeForm, right: true as const}] : []),
+			...(mayAct ? [{title: '', cell: removeMenu, right: true as const}] : []),
 		],
 		rows,
 		empty: html`<p>No addresses yet.</p><p>Add one at a verified domain, such as support@in.shop.example.</p>`,

@@ -3,9 +3,11 @@ import {
 	badge,
 	code,
 	copyable,
+	dangerItem,
 	disclosure,
 	facts,
 	input,
+	menu,
 	nothing,
 	select,
 	table,
@@ -105,12 +107,11 @@ const secretField = (value: string): Html =>
 	});
 
 function rowActs({id, workspace_id: workspaceId}: Smarthost): Html {
+	const rotate = act({to: `${path}/${id}/rotate`, label: 'Rotate URL and secret', fields: secretField('')});
+	const about = 'Its events are then refused.';
 	return workspaceId === null
 		? html`<span class="soft">mailctl smarthost</span>`
-		: disclosure(
-				'Change',
-				html`${act({to: `${path}/${id}/rotate`, label: 'Rotate URL and secret', fields: secretField('')})}${act({to: `${path}/${id}/remove`, label: 'Remove it', look: 'danger'})}`,
-			);
+		: menu([rotate, dangerItem({to: `${path}/${id}/remove`, label: 'Remove smarthost', about})], 'Change');
 }
 
 function addForm(form: URLSearchParams): Html {

@@ -5,9 +5,11 @@ import {
 	badge,
 	chips,
 	count,
+	dangerItem,
 	disclosure,
 	facts,
 	input,
+	menu,
 	name,
 	nothing,
 	select,
@@ -103,6 +105,11 @@ function addressIn({form}: Visit): {readonly recipient: string} {
 		: rejectForm(`"${recipient}" is not an address such as user@example.com.`);
 }
 
+function removeMenu({id}: Suppression): Html {
+	const about = 'The address can then receive messages again.';
+	return menu([dangerItem({to: `${path}/${id}/remove`, label: 'Remove from list', about})]);
+}
+
 const entriesTable = (now: number, mayRemove: boolean) => ({
 	label: 'Suppressed addresses',
 	columns: [
@@ -119,16 +126,7 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 			right: true as const,
 			wide: true as const,
 		},
-		...(mayRemove
-			? [
-					{
-						title: '',
-						cell: (row: Suppression) =>
-							act({to: `${path}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
-						right: true as const,
-					},
-				]
-			: []),
+		...(mayRemove ? [{title: '', cell: removeMenu, right: true as const}] : []),
 	],
 });
 

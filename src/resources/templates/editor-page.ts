@@ -5,13 +5,13 @@ import {
 	chip,
 	chipRow,
 	count,
-	disclosure,
+	dangerItem,
 	hidden,
 	input,
 	join,
+	menu,
 	name,
 	nothing,
-	section,
 	select,
 	textarea,
 } from '../../dashboard/markup.ts';
@@ -245,12 +245,12 @@ function editorPage(editor: Editor): Page {
 		place: 'templates',
 		title: `Edit ${template.name}`,
 		problem,
-		actions: html`<a class="button" href="${path}">Back to the template</a>`,
+		actions: html`<a class="button" href="${path}">Back to the template</a>${removal(editor, path)}`,
 		content: html`${
 			outdated === undefined || base === null
 				? nothing
 				: html`<p><a href="${path}/compare?from=${outdated}&to=${base.version.version}" target="_blank">Changes in version ${base.version.version}</a></p>`
-		}${languages(editor, path)}<div class="halves"><div class="stack">${form(editor, path)}</div><div class="watch">${checks(checked, path)}${frame(editor, path)}</div></div>${removal(editor, path)}`,
+		}${languages(editor, path)}<div class="halves"><div class="stack">${form(editor, path)}</div><div class="watch">${checks(checked, path)}${frame(editor, path)}</div></div>`,
 	};
 }
 
@@ -334,12 +334,7 @@ function removal({base, draft}: Editor, path: string): Html {
 		return nothing;
 	}
 	const label = localeName(draft.locale || null);
+	const about = 'It stays in older versions. Its recipients receive another language.';
 	const fields = join([hidden('begun', draft.begun ?? ''), hidden('locale', draft.locale)]);
-	return section(
-		'Remove',
-		disclosure(
-			`Remove the variant ${label}`,
-			html`<p>It stays in older versions. Its recipients receive another language.</p>${act({to: `${path}/languages/delete`, label: 'Remove it', fields, look: 'danger'})}`,
-		),
-	);
+	return menu([dangerItem({to: `${path}/languages/delete`, label: `Remove language ${label}`, about, fields})]);
 }

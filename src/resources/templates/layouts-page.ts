@@ -4,9 +4,11 @@ import {
 	act,
 	code,
 	count,
+	dangerItem,
 	disclosure,
 	input,
 	join,
+	menu,
 	nothing,
 	section,
 	select,
@@ -101,20 +103,11 @@ export function layoutPages(parts: DashboardParts): readonly Route[] {
 			place: 'layouts',
 			title: `${layout.kind === 'layout' ? 'Layout' : 'Partial'} ${layout.name}`,
 			problem,
-			actions: html`<a class="button" href="${path}">All layouts</a>`,
+			actions: html`<a class="button" href="${path}">All layouts</a>${
+				isSaved && users.length === 0 && mayAct ? menu([removalItem(layout)]) : nothing
+			}`,
 			content: html`<p>${users.length === 0 ? 'Nothing uses it yet.' : `Used by ${users.join(', ')}.`}</p>${changes}${
 				mayAct ? editor(layout, changes !== null) : texts(layout)
-			}${
-				isSaved && users.length === 0 && mayAct
-					? section(
-							'Remove',
-							act({
-								to: `${path}/${keyOf(layout)}/delete`,
-								label: `Remove ${layout.name}`,
-								look: 'danger',
-							}),
-						)
-					: nothing
 			}`,
 		};
 	}
@@ -217,3 +210,6 @@ function editor(layout: Layout, isReviewed: boolean): Html {
 
 const texts = ({files}: Layout): Html =>
 	join(Object.entries(files).map(([file, text]) => section(file, html`<pre>${text}</pre>`)));
+
+const removalItem = (layout: Layout): Html =>
+	dangerItem({to: `${path}/${keyOf(layout)}/delete`, label: `Remove ${layout.name}`, about: 'Nothing uses it.'});

@@ -10,10 +10,12 @@ import {
 	chip,
 	chipRow,
 	copyable,
+	dangerItem,
 	disclosure,
 	emptyNote,
 	facts,
 	hidden,
+	menu,
 	name,
 	nothing,
 	section,
@@ -82,7 +84,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 				['Id', copyable(template.id, 'the id')],
 				['Created', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
-			])}</div>${content}${may('operator') ? html`${await settings(template)}${removal(template)}` : nothing}`,
+			])}</div>${content}${may('operator') ? await settings(template) : nothing}`,
 		};
 	}
 
@@ -94,12 +96,13 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		return section('Settings', html`<div class="card stack">${form}</div>`);
 	}
 
-	async function actions({id, latest_version: latest}: Template, saved: Saved | undefined, visit: Visit) {
+	async function actions(template: Template, saved: Saved | undefined, visit: Visit) {
+		const {id, latest_version: latest} = template;
 		const test =
 			saved && saved.version.version === latest
 				? disclosure('Send a test', testForm(id, saved, await listSenders(reader, visit.workspace.id), visit))
 				: nothing;
-		return html`${test}<a class="button main" href="/templates/${id}/edit${languageQuery(visit.query)}">Edit</a>`;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${languageQuery(visit.query)}">Edit</a>${menu([removal(template)])}`;
 	}
 
 	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
@@ -272,13 +275,8 @@ function source({kind, source, text_source: text}: TemplateVariant, {sample}: Te
 }
 
 function removal({id, name}: Template): Html {
-	return section(
-		'Delete',
-		disclosure(
-			'Delete this template',
-			html`<p>Messages already accepted are still sent. Its name can be used again.</p>${act({to: `/templates/${id}/delete`, label: 'Delete it', look: 'danger', typed: name})}`,
-		),
-	);
+	const about = 'Messages already accepted are still sent. Its name can be used again.';
+	return dangerItem({to: `/templates/${id}/delete`, label: 'Delete template', about, typed: name});
 }
 
 const testFields = listFields(testSend);

@@ -1,4 +1,16 @@
-import {act, badge, code, count, disclosure, name, nothing, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	code,
+	count,
+	dangerItem,
+	disclosure,
+	menu,
+	name,
+	nothing,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import {checkTyped, fieldInputs, operationForms} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -74,16 +86,15 @@ receipts.</p>`;
 function renderActions({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	const to = (verb: string) => `${path}/${topicCode}/${verb}`;
 	const fields = topic && fieldInputs(updateFields, {values: toValues(topic), isCompact: true});
-	const changes =
-		fields &&
-		html`${act({to: to('update'), label: 'Save', fields})}${act({
-			to: to('remove'),
-			label: 'Remove the topic',
-			look: 'danger',
-		})}`;
-	const purge =
-		optedOut > 0 ? act({to: to('purge'), label: 'Delete opt-outs', look: 'danger', typed: topicCode}) : null;
-	return disclosure('Change', html`${changes}${purge}`);
+	const changes = fields
+		? [
+				act({to: to('update'), label: 'Save', fields}),
+				dangerItem({to: to('remove'), label: 'Remove topic', about: 'Its opt-outs are retained.'}),
+			]
+		: [];
+	const about = 'Everyone who opted out receives its messages again.';
+	const purge = {to: to('purge'), label: 'Delete opt-outs', about, typed: topicCode};
+	return menu([...changes, ...(optedOut > 0 ? [dangerItem(purge)] : [])], 'Change');
 }
 
 const createFields = listFields(createTopic.input);

@@ -1,5 +1,18 @@
 import {renderSVG} from 'uqr';
-import {act, badge, code, disclosure, hidden, input, name, section, table, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	badge,
+	code,
+	dangerItem,
+	disclosure,
+	hidden,
+	input,
+	menu,
+	name,
+	section,
+	table,
+	time,
+} from '../../dashboard/markup.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {newPasskey, newPassword, parsePasskey, siteOf, toProblem} from '../../dashboard/proof.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -16,16 +29,11 @@ export function accountPages(parts: DashboardParts): readonly Route[] {
 	async function show({signedIn, now, request}: Visit, extra: Partial<Page> = {}, secret?: string): Promise<Answer> {
 		const user = (await findUser(reader, signedIn.user.id)) as User;
 		const [keys, active] = [await listPasskeys(reader, user.id), await sessions.listOf(user.id)];
+		const endSessions = html`<div class="actions">${menu([dangerItem({to: '/account/sessions/end', ...sessionsEnd})])}</div>`;
 		const content = html`${section('Password', newPassword(user))}
 ${section('Passkeys', html`${passkeyTable(keys, now)}${await newPasskey(parts, user, request)}`)}
 ${section('One-time codes', totpForms(user, secret ?? createTotpSecret(parts.tools.random), secret !== undefined))}
-${section(
-	'Sessions',
-	sessionTable(active, signedIn.sessionId, now),
-	active.length > 1
-		? act({to: '/account/sessions/end', label: 'Sign out everywhere else', look: 'danger'})
-		: undefined,
-)}`;
+${section('Sessions', sessionTable(active, signedIn.sessionId, now), active.length > 1 ? endSessions : undefined)}`;
 		return {kind: 'page', place: null, title: user.email, content, ...extra};
 	}
 
@@ -89,6 +97,10 @@ ${section(
 	];
 }
 
+const sessionsEnd = {label: 'Sign out everywhere else', about: 'Ends all sessions but this one.'};
+const codesRemoval = {label: 'Turn off codes', about: 'The password is then enough to sign in.'};
+const passkeyRemoval = {label: 'Remove passkey', about: 'It can then no longer be used to sign in.'};
+
 function passkeyTable(rows: readonly Passkey[], now: number): Html {
 	return table({
 		label: 'Passkeys',
@@ -100,7 +112,7 @@ function passkeyTable(rows: readonly Passkey[], now: number): Html {
 			{title: 'Last used', cell: row => time(row.used_at, now)},
 			{
 				title: '',
-				cell: row => act({to: `/account/passkeys/${row.id}/remove`, label: 'Remove', look: 'danger'}),
+				cell: row => menu([dangerItem({to: `/account/passkeys/${row.id}/remove`, ...passkeyRemoval})]),
 				right: true,
 			},
 		],
@@ -109,7 +121,7 @@ function passkeyTable(rows: readonly Passkey[], now: number): Html {
 
 function totpForms({totp, email}: User, secret: string, isOpen: boolean): Html {
 	if (totp !== null) {
-		return html`<p>${badge('on', 'good')} Signing in with a password also requires a code.</p>${act({to: '/account/codes/remove', label: 'Turn off', look: 'danger'})}`;
+		return html`<p>${badge('on', 'good')} Signing in with a password also requires a code.</p>${menu([dangerItem({to: '/account/codes/remove', ...codesRemoval})])}`;
 	}
 	const field = {
 		name: 'code',

@@ -2,10 +2,13 @@ import {
 	act,
 	badge,
 	copyable,
+	dangerItem,
 	disclosure,
 	facts,
 	input,
+	menu,
 	name,
+	nothing,
 	section,
 	select,
 	table,
@@ -61,9 +64,11 @@ export function userPages(parts: DashboardParts): readonly Route[] {
 			user.id === signedIn.user.id
 				? html`<p>This is you. Another admin can change or remove you; your password and passkeys are in <a href="/account">your account</a>.</p>`
 				: html`${section('Change', act({to: `/users/${user.id}`, label: 'Save', fields}))}
-${section('Sign-in', html`<p>A link signs ${user.email} in once without a password or code, in case they are lost.</p>${act({to: `/users/${user.id}/link`, label: 'Create link'})}`)}
-${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user', look: 'danger', typed: user.email}))}`;
-		return {kind: 'page', place: 'users', title: user.email, problem, content: html`${details}${forms}`};
+${section('Sign-in', html`<p>A link signs ${user.email} in once without a password or code, in case they are lost.</p>${act({to: `/users/${user.id}/link`, label: 'Create link'})}`)}`;
+		const about = 'They can then no longer sign in.';
+		const removal = {to: `/users/${user.id}/remove`, label: 'Remove user', about, typed: user.email};
+		const actions = user.id === signedIn.user.id ? nothing : menu([dangerItem(removal)]);
+		return {kind: 'page', place: 'users', title: user.email, problem, actions, content: html`${details}${forms}`};
 	}
 
 	const checkRemoval = async (visit: Visit) => {

@@ -1,6 +1,18 @@
 import {sinceOf} from '../../dashboard/lists.ts';
 import {live} from '../../dashboard/live.ts';
-import {act, copyable, count, disclosure, facts, join, section, select, time} from '../../dashboard/markup.ts';
+import {
+	act,
+	copyable,
+	count,
+	dangerItem,
+	disclosure,
+	facts,
+	join,
+	menu,
+	section,
+	select,
+	time,
+} from '../../dashboard/markup.ts';
 import {checkTyped, operationForms, pageForms, rejectForm} from '../../dashboard/operation-form.ts';
 import type {DashboardParts} from '../../dashboard/parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../../dashboard/route.ts';
@@ -158,20 +170,14 @@ const notice = (text: string): Html => html`<p class="notice warn">${text}</p>`;
 
 function adminActions(visit: Visit, endpoint: Endpoint, hasProblem: boolean): Html[] {
 	const {id, disabledAt} = endpoint;
+	const about = 'Its deliveries are removed as well, and nothing more is posted to it.';
+	const removal = {to: `/webhooks/${id}/remove`, label: 'Remove endpoint', about, typed: 'remove'};
 	return [
 		...(hasProblem ? [] : [disclosure('Change', html`<div class="stack">${changeForm(visit, endpoint)}</div>`)]),
 		disabledAt === null
 			? act({to: `/webhooks/${id}/disable`, label: 'Disable', look: 'quiet'})
 			: act({to: `/webhooks/${id}/enable`, label: 'Enable', look: 'quiet'}),
-		disclosure(
-			'Remove',
-			html`<p>Its deliveries are removed as well, and nothing more is posted to it.</p>${act({
-				to: `/webhooks/${id}/remove`,
-				label: 'Remove the endpoint',
-				look: 'danger',
-				typed: 'remove',
-			})}`,
-		),
+		menu([dangerItem(removal)]),
 	];
 }
 

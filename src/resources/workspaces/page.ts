@@ -236,6 +236,7 @@ function pauseForm(workspace: Workspace, everywhere: boolean): Html {
 		to: `${path}/${id}/pause`,
 		label: paused === null ? 'Pause' : 'Change reason',
 		fields: fieldInputs(pauseFields, {}),
+		look: 'quiet',
 	});
 	const resume =
 		paused === null && !(everywhere && warned !== null)

@@ -58,9 +58,14 @@ journey('a user adds an address, reads a received message and its file, and dele
 		t.is((await page.request.get(`${page.url()}/attachments/${n}`)).status(), 404, n);
 	}
 	await stage.suitsAll(page);
-	await press('Delete');
+	await press('More', 'summary');
+	await press('Delete message…', 'summary');
+	await stage.suitsAll(page);
+	await press('Delete message');
 	await page.getByText('Message deleted.').waitFor();
 	await page.getByText('No messages yet.').waitFor();
-	await press('Remove');
+	await press('More', 'summary');
+	await press('Remove address…', 'summary');
+	await press('Remove address');
 	await page.getByText(`Mail to support@in.${domain} is now rejected.`).waitFor();
 });

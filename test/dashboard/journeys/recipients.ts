@@ -30,7 +30,10 @@ journey(
 
 		await go('Suppressions');
 		await search('P77777@dest.example');
-		await press('Remove');
+		await press('More', 'summary');
+		await press('Remove from list…', 'summary');
+		await suitsAll(page);
+		await press('Remove from list');
 		await page.getByText('p77777@dest.example can receive messages again.').waitFor();
 	},
 );

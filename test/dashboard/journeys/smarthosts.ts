@@ -58,7 +58,8 @@ journey('a user creates a provider URL, a bounce arrives, and the URL is renewed
 
 	await press('Back to the smarthosts', 'a');
 	await press('Change', 'summary');
-	await press('Remove it');
+	await press('Remove smarthost…', 'summary');
+	await press('Remove smarthost');
 	await page.getByText('Removed postmark. Its events are now refused.').waitFor();
 	await page.getByText('No smarthosts yet.').waitFor();
 	t.is(await post(second.path, to, ref, second.secret), 404);

@@ -89,6 +89,7 @@ journey('an admin creates, rotates and revokes a key', async (t, {open, own, sui
 
 	await press('Back to the keys', 'a');
 	await press('Change', 'summary', name);
+	await press('Revoke now…', 'summary', name);
 	await press('Revoke now', 'button', name);
 	await page.getByText(`Revoked ${name}.`).waitFor();
 	t.is(await answerTo(second), 401);
