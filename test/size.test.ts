@@ -14,7 +14,7 @@ const folders: Sizes = {
 	compose: 5_376,
 	config: 2_720,
 	daemon: 8_161,
-	dashboard: 3_937,
+	dashboard: 3_948,
 	deliver: 4_466,
 	doctor: 1_662,
 	hosted: 1_888,
@@ -46,14 +46,14 @@ const folders: Sizes = {
 };
 
 const whole: Sizes = {
-	'lines of src': 112_654,
+	'lines of src': 112_665,
 	'files of src': 608,
 	'functions over 60 lines': 31,
 	'functions over 100 lines': 10,
 	'lines over 120 columns': 510,
 	'lines over 160 columns': 188,
 	'private exports': 180,
-	'lines of tests': 111_107,
+	'lines of tests': 111_105,
 	'lines of docs': 7_998,
 };
 

@@ -25,7 +25,8 @@ export type Incident = {
 	readonly since: string | null;
 	/** How many recipients wait because of it, or `null` if it is not known to delay any. */
 	readonly waiting: number | null;
-	readonly fault: 'ours' | 'the provider’s' | 'the recipient’s' | null;
+	/** Who can fix it, if it is about mail or events that do not arrive. */
+	readonly owner: 'us' | 'the provider' | 'the endpoint’s owner' | null;
 	/** The page on which it can be fixed. */
 	readonly to: string;
 };
@@ -120,7 +121,7 @@ function siteIncidents(sites: Sites, open: readonly KnownCondition[], waiting: W
 				text: texts[kind](),
 				since: condition?.began_at ?? null,
 				waiting: rows.reduce((sum, {destination}) => sum + (waiting.get(destination) ?? 0), 0),
-				fault: kind === 'destination_failing' ? 'the provider’s' : 'ours',
+				owner: kind === 'destination_failing' ? 'the provider' : 'us',
 				to: rows.length === 1 ? `/queue/${encodeURIComponent(first.destination)}` : '/queue',
 			},
 		];
@@ -138,6 +139,16 @@ const pagesOfKinds: Readonly<Partial<Record<AlertKind, string>>> = {
 	smarthost_silent: '/smarthosts',
 };
 
+const owners: Readonly<Partial<Record<AlertKind, Incident['owner']>>> = {
+	blocklisted: 'us',
+	domain_failed: 'us',
+	provider_blocks: 'us',
+	provider_refuses: 'us',
+	destination_failing: 'the provider',
+	smarthost_refuses: 'us',
+	webhook_dead: 'the endpoint’s owner',
+};
+
 function conditionIncident(condition: KnownCondition): Incident {
 	const {kind, subject, detail, fix, began_at: since, workspace_id: workspaceId} = condition;
 	const page =
@@ -152,7 +163,7 @@ function conditionIncident(condition: KnownCondition): Incident {
 		text: html`${name(detail)}.${fix === '' ? nothing : html` To fix: ${name(fix)}.`}`,
 		since,
 		waiting: null,
-		fault: kind === 'destination_failing' ? 'the provider’s' : kind === 'webhook_dead' ? 'the recipient’s' : 'ours',
+		owner: owners[kind] ?? null,
 		to: workspaceId === null || kind === 'workspace_paused' ? page : `/w/${workspaceId}${page}`,
 	};
 }
@@ -175,7 +186,7 @@ async function pauseIncidents(
 			text: html`Workspace ${name(title)} was paused ${time(since, now)}: ${name(reason ?? 'by an operator')}. Its messages wait.`,
 			since,
 			waiting: null,
-			fault: null,
+			owner: null,
 			to: `/workspaces/${id}`,
 		}));
 }
@@ -190,7 +201,7 @@ async function suspensionIncidents(reader: Knex, waiting: Waiting): Promise<Inci
 			text: html`${name(destination)} was suspended by an operator: ${name(reason)}.`,
 			since,
 			waiting: waiting.get(destination) ?? null,
-			fault: null,
+			owner: null,
 			to: `/queue/${encodeURIComponent(destination)}`,
 		}));
 }
@@ -214,7 +225,7 @@ async function endpointIncidents(
 			text: html`${name(url)} is not accepting events.`,
 			since: failingSince,
 			waiting: null,
-			fault: 'the recipient’s',
+			owner: 'the endpoint’s owner',
 			to: `/webhooks/${id}`,
 		}));
 }
@@ -235,7 +246,7 @@ async function quotaIncidents(reader: Knex, {workspace, now}: IncidentScope): Pr
 			text: html`${count(accepted)} of ${count(quota)} messages in this month’s quota are used.`,
 			since: null,
 			waiting: null,
-			fault: null,
+			owner: null,
 			to: `/workspaces/${workspace.id}`,
 		},
 	];
@@ -249,7 +260,7 @@ function checkIncidents({checked}: IncidentScope): Incident[] {
 		text: html`${check}: ${name(detail)}.${fix === '' ? nothing : html` To fix: ${name(fix)}.`}`,
 		since: null,
 		waiting: null,
-		fault: 'ours',
+		owner: 'us',
 		to: '/health/checks',
 	}));
 }
@@ -303,13 +314,13 @@ export function incidentList(incidents: readonly Incident[], now: number, limit 
 	return html`<ul class="steps card incidents">${lines}</ul>${more}`;
 }
 
-function facts({since, waiting, fault}: Incident, now: number): Html {
+function facts({since, waiting, owner}: Incident, now: number): Html {
 	const parts = [
 		...(waiting === null || waiting === 0
 			? []
 			: [html`${count(waiting)} ${waiting === 1 ? 'message waits' : 'messages wait'}`]),
 		...(since === null ? [] : [html`since ${time(since, now)}`]),
-		...(fault === null ? [] : [html`the fault is ${fault}`]),
+		...(owner === null ? [] : [html`for ${owner} to fix`]),
 	];
 	const [first, ...others] = parts;
 	return first === undefined

@@ -52,17 +52,17 @@ storeTest(
 		await addCondition(store, 'webhook_dead', 'whk_1', other);
 		const all = await ofOperator();
 		t.deepEqual(
-			all.map(({label, waiting, fault, to}) => [label, waiting, fault, to]),
+			all.map(({label, waiting, owner, to}) => [label, waiting, owner, to]),
 			[
-				['a provider blocks our address', 2, 'ours', '/queue/blocks.example'],
-				['a destination has accepted no mail for a while', 1, 'the provider’s', '/queue/busy.example'],
-				['the disk is nearly full', null, 'ours', '/health'],
-				['a webhook endpoint accepts no events', null, 'the recipient’s', `/w/${other}/webhooks/whk_1`],
+				['a provider blocks our address', 2, 'us', '/queue/blocks.example'],
+				['a destination has accepted no mail for a while', 1, 'the provider', '/queue/busy.example'],
+				['the disk is nearly full', null, null, '/health'],
+				['a webhook endpoint accepts no events', null, 'the endpoint’s owner', `/w/${other}/webhooks/whk_1`],
 			],
 		);
 		t.is(all[1]?.since, at(minute), 'the alert says when it began');
 		const {markup} = incidentList(all, now, 2);
-		t.regex(markup, /2 messages wait/);
+		t.regex(markup, /2 messages wait · .*for us to fix/);
 		t.regex(markup, /550 5\.7\.1 S3150/);
 		t.regex(markup, /To fix: .*ask them/);
 		t.regex(markup, /href="\/alerts">2 more/);

@@ -67,9 +67,7 @@ async function draw(shop: Shop): Promise<void> {
 	const page = await (await browser.newContext({baseURL: shop.url})).newPage();
 	const {link} = await shop.program.cli<{link: string}>('user', 'link', 'ann@shop.example');
 	await page.goto(new URL(link).pathname);
-	await page.goto('/messages');
-	await page.locator('.workspace select').selectOption('shop');
-	await page.getByRole('button', {name: 'Go'}).click();
+	await page.goto('/w/shop/messages');
 	await page.getByText('Your order').filter({visible: true}).first().waitFor();
 	const named = process.argv.slice(2);
 	if (named.length === 0) {
@@ -87,7 +85,7 @@ async function draw(shop: Shop): Promise<void> {
 				const file = page.locator('textarea').first();
 				await file.fill((await file.inputValue()).replace('#14352a', '#3d1435'));
 				await page.getByRole('button', {name: 'Show what would change'}).click();
-				await page.getByText('Saving this makes').waitFor();
+				await page.getByText('Saving this creates').waitFor();
 			}
 			if (heading) {
 				await page.getByRole('heading', {name: heading, exact: true}).evaluate(part => {
