@@ -12,7 +12,7 @@ import {liveDaemon} from '../store/data-folder/daemon-file.ts';
 import {freeBytes} from '../store/data-folder/data-dir.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
-import {incidentList, incidentScope, readIncidents} from './incidents.ts';
+import {incidentList, readVisible} from './incidents.ts';
 import {live} from './live.ts';
 import {badge, count, distance, facts, join, name, nothing, section, type Tone, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
@@ -89,7 +89,7 @@ function overviewPages({reader, settings, version, process}: DashboardParts, che
 
 	async function show(visit: Visit): Promise<Answer> {
 		const {now} = visit;
-		const incidents = incidentList(await readIncidents(reader, incidentScope(visit, checks)), now);
+		const incidents = incidentList(await readVisible(reader, visit, checks.newest()), now);
 		const program = facts([
 			['Version', version],
 			['Node.js', nodeVersion],

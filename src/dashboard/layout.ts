@@ -34,8 +34,8 @@ export type Visitor = {
 	readonly workspaces: readonly Workspace[];
 	/** The pages in the navigation that this user may open. */
 	readonly places: readonly Place[];
-	/** Absent on errors, which are shown without reading anything. */
-	readonly incidents?: IncidentCount;
+	/** Absent on errors, which are shown without reading anything; `null` if it cannot be read. */
+	readonly incidents?: IncidentCount | null;
 };
 
 /** Returns a complete page. It works without scripts; with them, parts are refreshed and lists stay current. */

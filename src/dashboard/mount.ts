@@ -56,7 +56,7 @@ declare module 'fastify' {
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
 	const checks = createCheckRunner(parts);
-	const incidents = new IncidentCounter(reader);
+	const incidents = new IncidentCounter(reader, tools.clock);
 	const table = pages(parts, checks);
 	const pageTools = {assets: readAssets(), random: tools.random, paths: createWorkspacePaths(table)};
 	const placeRoutes = table.filter(
@@ -159,9 +159,8 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				const answer = await route.answer(visit).catch(toRefusal);
 				await remember(route, visit, answer);
 				if (answer.kind === 'page' && !isPart(request)) {
-					const checked = visit.may('admin') && visit.everywhere ? checks.newest() : undefined;
-					const scope = {workspace: visitor.workspace, everywhere: visit.everywhere, checked, now: visit.now};
-					request.visitor = {...visitor, incidents: await incidents.count(scope)};
+					const counted = await incidents.count(visit, checks.newest());
+					request.visitor = {...visitor, incidents: counted};
 				}
 				return send(request, reply, answer);
 			},

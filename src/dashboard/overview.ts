@@ -25,7 +25,7 @@ import {
 	withSimulated,
 } from './figures.ts';
 import type {CheckReport, CheckRunner} from './health.ts';
-import {type Incident, incidentList, incidentScope, readIncidents} from './incidents.ts';
+import {incidentList, maySeeChecks, readVisible} from './incidents.ts';
 import {live} from './live.ts';
 import {badge, chips, count, nothing, section, share, time, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
@@ -61,14 +61,14 @@ export function overviewPages(
 		]);
 		const traffic = simulated ? withSimulated(real, period, simulations) : real;
 		const isSample = real.sums.accepted + simulations.length > maxSample;
-		const scope = incidentScope(visit, checks);
+		const checked = maySeeChecks(visit) ? checks.last() : undefined;
 		// Only those who may see the checks can open the Health page.
-		const isDelivering = scope.checked === undefined ? null : settings.delivery !== 'capture';
-		const incidents = await shared(visit, `${workspace.id} incidents ${everywhere}`, () =>
-			readIncidents(reader, scope),
+		const isDelivering = checked === undefined ? null : settings.delivery !== 'capture';
+		const incidents = await shared(visit, `${workspace.id} incidents ${everywhere} ${checked?.at}`, () =>
+			readVisible(reader, visit, checked),
 		);
 		const parts = [
-			attention(incidents, scope.checked, now),
+			attention(incidents, checked, now),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, isDelivering}),
 			simulatedLine('/overview', query, simulations.length, isSample ? maxSample : null),
 			tiles(traffic, period, workspace.track_opens_at !== null),
@@ -241,10 +241,12 @@ async function readSteps(reader: Knex, {workspaceId, domains, endpoints, isDeliv
 	];
 }
 
+type Incidents = Awaited<ReturnType<typeof readVisible>>;
+
 /** The incidents that are listed here; the page of alerts has all of them. */
 const maxIncidents = 8;
 
-function attention(incidents: readonly Incident[], checked: CheckReport | null | undefined, now: number): Html {
+function attention(incidents: Incidents, checked: CheckReport | null | undefined, now: number): Html {
 	const list = incidentList(incidents, now, maxIncidents);
 	const checks = checksLine(checked, now);
 	return incidents.length === 0 ? html`${list}${checks}` : section('Needs attention', list, checks);

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {isTemplateId} from '../mail/ids.ts';
 import {isTopicCode, type Priority} from '../mail/message.ts';
-import {lookUpSender} from '../resources/domains/store.ts';
-import {lookUpTemplate} from '../resources/templates/store.ts';
+import {lookUpSender, type SenderRow} from '../resources/domains/store.ts';
+import {lookUpTemplate, type TemplateRow} from '../resources/templates/store.ts';
 import {lookUpTopic, type TopicRow} from '../resources/topics/store.ts';
 import {findWorkspace, type Workspace} from '../resources/workspaces/store.ts';
 import {createRowCache} from '../store/changes.ts';
@@ -32,7 +32,10 @@ type Resolved = Refused | {readonly plan: SendPlan; readonly isLasting: boolean}
 export class Catalog {
 	readonly #reader: Knex;
 	readonly #plans = createRowCache<SendPlan>();
+	// A plan that is not lasting is made anew for each send.
 	readonly #workspaces = createRowCache<Workspace>();
+	readonly #templates = createRowCache<TemplateRow>();
+	readonly #senders = createRowCache<SenderRow>();
 
 	constructor(reader: Knex) {
 		this.#reader = reader;
@@ -51,8 +54,9 @@ export class Catalog {
 
 	/** Must be called when the generation has grown. */
 	clear(): void {
-		this.#plans.clear();
-		this.#workspaces.clear();
+		for (const cache of [this.#plans, this.#workspaces, this.#templates, this.#senders]) {
+			cache.clear();
+		}
 	}
 
 	async #load(key: string, send: Send): Promise<SendPlan | Refused> {
@@ -74,7 +78,9 @@ export class Catalog {
 			return refused('sending_paused');
 		}
 		const template = isTemplateId(templateId)
-			? await lookUpTemplate(this.#reader, workspaceId, templateId)
+			? await this.#templates.get(`${workspaceId} ${templateId}`, () =>
+					lookUpTemplate(this.#reader, workspaceId, templateId),
+				)
 			: undefined;
 		if (!template) {
 			return refused('template_not_found');
@@ -82,7 +88,9 @@ export class Catalog {
 		if (template.version_id === null) {
 			return refused('template_has_no_version');
 		}
-		const sender = await lookUpSender(this.#reader, workspaceId, from.key);
+		const sender = await this.#senders.get(`${workspaceId} ${from.key}`, () =>
+			lookUpSender(this.#reader, workspaceId, from.key),
+		);
 		if (!sender || sender.verified_at === null || sender.disabled_at !== null) {
 			return refused('sender_not_available');
 		}

@@ -161,7 +161,7 @@ export async function openWriter(
 async function openSqlite(file: string, {guardedFiles}: StoreOptions): Promise<Engine> {
 	// Loaded first, because knex would reduce the error to a message.
 	await loadSqlite();
-	const connect = (connections: number) => createKnex(sqliteConfig(file, connections));
+	const connect = (connections: number, use?: Use) => createKnex(sqliteConfig(file, connections, use));
 	const files: OpenFile[] = [];
 	const committed: OpenFile[] = [];
 	return {

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {domainOf, hasDays, jsonField, queryRows, readBy, rowSource} from './engine/dialect.ts';
-import {insertRows, maxIdLagMs} from './engine/rows.ts';
+import {createdBetween, insertRows, maxIdLagMs} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
 /** The figures of a day in the API. */
@@ -184,7 +184,8 @@ const outcomes = {
  * never leave the machine. Ids are in the order of time, so this reads only the recipients of the range.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
-	const state = reader.raw(`case when ${isCancelled(reader)} then null else r.state end as state`);
+	const [cancelled, bindings] = isCancelled(reader, query);
+	const state = reader.raw(`case when ${cancelled} then null else r.state end as state`, bindings);
 	const recipients = selectRecipients(reader, query, toTables(reader, query)).select(state);
 	const sums = Object.entries(outcomes).map(
 		([name, states]) =>
@@ -205,9 +206,14 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 }
 
 /** An SQL condition: the message was cancelled, which is no error although it has the same state. */
-const isCancelled = (reader: Knex): string => `r.state = 'errored' and exists (select 1 from events as e
-	where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'errored'
-	and ${jsonField(reader, 'e.detail', 'reason')} = 'cancelled')`;
+function isCancelled(reader: Knex, {from, to}: StatsQuery): [sql: string, bindings: Knex.RawBinding[]] {
+	// Limits the partitions that are read.
+	const [near, bindings] = hasDays(reader) ? createdBetween('e.message_id', 'msg', from, to) : ['1 = 1', []];
+	const sql = `r.state = 'errored' and exists (select 1 from events as e
+		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'errored' and ${near}
+		and ${jsonField(reader, 'e.detail', 'reason')} = 'cancelled')`;
+	return [sql, bindings];
+}
 
 type Engaged = {readonly opened: number; readonly clicked: number};
 

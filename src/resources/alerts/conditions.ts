@@ -61,8 +61,8 @@ const minBackupAgeMs = 26 * hourMs;
 const limits = {limit: 1000, perWorkspace: 100};
 /** After four backoffs in a row, of 1, 2, 5 and 15 minutes, a destination counts as failing. */
 const minBackoffs = 4;
-/** Testing whether a destination accepts mail again takes less than this. */
-const maxProbeMs = 10 * minuteMs;
+/** A destination is tested again when its next message is due, which may take this long. */
+const maxProbeMs = 2 * hourMs;
 /** This many orders fail in half an hour, so that a CA that is unreachable for minutes is not reported. */
 const minFailedOrders = 3;
 

@@ -1,5 +1,5 @@
 import type {CheckRunner} from '../../dashboard/health.ts';
-import {incidentList, incidentScope, readIncidents} from '../../dashboard/incidents.ts';
+import {incidentList, readVisible} from '../../dashboard/incidents.ts';
 import {
 	act,
 	badge,
@@ -47,7 +47,7 @@ export function alertPages(parts: DashboardParts, checks: CheckRunner): readonly
 		const isVisible = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
 			id === workspace.id || (id === null && everywhere);
 		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isVisible));
-		const incidents = await readIncidents(reader, incidentScope(visit, checks));
+		const incidents = await readVisible(reader, visit, checks.newest());
 		return {
 			kind: 'page',
 			problem,

@@ -1,5 +1,11 @@
 import type {Knex} from 'knex';
-import type {AlertChannel, AlertKind, AlertMessage, Condition} from '../../mail/alert.ts';
+import {
+	type AlertChannel,
+	type AlertKind,
+	type AlertMessage,
+	alertKindNames,
+	type Condition,
+} from '../../mail/alert.ts';
 import {selectInTurns} from '../../store/engine/rows.ts';
 
 /** A recipient of alerts: a row of `alerts`. */
@@ -84,7 +90,9 @@ export type KnownCondition = Omit<Condition, 'workspaceId'> & {
 
 /** Returns conditions, oldest first: the workspace's own, or all if `workspaceId` is `null`. */
 export async function listConditions(reader: Knex, workspaceId: string | null = null): Promise<KnownCondition[]> {
+	// A newer version may have written other kinds.
 	return await reader('conditions')
+		.whereIn('kind', [...alertKindNames])
 		.modify(query => workspaceId !== null && void query.where({workspace_id: workspaceId}))
 		.orderBy(['began_at', 'kind', 'subject']);
 }

@@ -6,6 +6,8 @@ const maxStatements = 100;
  * A cached statement keeps its last parameters. It is not cached if they are larger than this, in characters or octets.
  */
 const maxBoundBytes = 256 * 1024;
+/** A statement with more parameters has rows with bytes, and another text for each number of rows. It runs alone. */
+const maxParameters = 16;
 /** More combinations of statements than code can produce in practice. Others are run one by one. */
 const maxBatches = 100;
 
@@ -15,9 +17,8 @@ const maxBatches = 100;
  *
  * The results of `unanswered` statements of a transaction are not awaited. They wait for the next statement whose
  * result is, and then run as one statement: the instead-of trigger of a temporary view, whose columns are their
- * parameters. So they take a single round trip to the driver's threads. If one of them fails, none of them has had an
- * effect, and the next awaited statement, at the latest COMMIT, rejects with its error
- * (docs/internals/decisions/0024-statements-sent-on.md).
+ * parameters. So they take a single round trip to the driver's threads. If one of them fails, every later statement of
+ * the transaction, at the latest COMMIT, rejects with its error (docs/internals/decisions/0024-statements-sent-on.md).
  */
 export class SqliteStatements {
 	readonly #connection: SqliteConnection;
@@ -34,6 +35,10 @@ export class SqliteStatements {
 	#isInTransaction = false;
 	#waiting: SqliteQuery[] = [];
 	#waitingBytes = 0;
+	/** The error of an unanswered statement of the current transaction. */
+	#failure: {readonly error: unknown} | null = null;
+	/** Statements take effect in the order in which they were issued, also if several are issued at once. */
+	#last: Promise<unknown> = Promise.resolve();
 
 	constructor(connection: SqliteConnection, driver: SqliteDriver) {
 		this.#connection = connection;
@@ -43,62 +48,100 @@ export class SqliteStatements {
 	/** Runs a statement, and adds its response to it. */
 	async run(query: SqliteQuery): Promise<unknown> {
 		if (this.#isInTransaction && query.options?.unanswered) {
-			return await this.#postpone(query);
+			this.#postpone(query);
+			return Object.assign(query, {response: []});
 		}
 		return await this.after(query, () => this.#execute(query));
 	}
 
 	/** Runs what waits, and then a statement by `execute`. */
 	async after(query: SqliteQuery, execute: () => Promise<unknown>): Promise<unknown> {
-		const isRollback = query.sql.startsWith('ROLLBACK');
-		if (isRollback) {
-			this.#rollBack();
-		} else if (this.#waiting.length > 0) {
-			await this.#flush();
-		}
-		const result = await execute();
-		if (query.sql.startsWith('BEGIN')) {
-			this.#isInTransaction = true;
-		} else if (isRollback || query.sql.startsWith('COMMIT')) {
-			this.#isInTransaction = false;
-			this.#newBatches.clear();
-		}
-		return result;
+		const before = this.#takeWaiting();
+		return await this.#inTurn(async () => {
+			if (query.sql.startsWith('ROLLBACK')) {
+				return await this.#rollBack(execute);
+			}
+			await this.#runTogether(before);
+			const result = await execute();
+			if (query.sql.startsWith('BEGIN')) {
+				this.#isInTransaction = true;
+			} else if (query.sql.startsWith('COMMIT')) {
+				this.#endTransaction();
+			}
+			return result;
+		});
 	}
 
 	finalize(): void {
 		this.#prepared.clear();
 	}
 
-	async #postpone(query: SqliteQuery): Promise<unknown> {
-		const bytes = toBytes(query.bindings);
-		if (this.#waiting.length > 0 && this.#waitingBytes + bytes > maxBoundBytes) {
-			await this.#flush();
+	#inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+		const turn = this.#last.then(work);
+		this.#last = turn.catch(() => undefined);
+		return turn;
+	}
+
+	#postpone(query: SqliteQuery): void {
+		const {bindings = []} = query;
+		const bytes = toBytes(bindings);
+		const isAlone = bindings.length > maxParameters;
+		if (isAlone || this.#waitingBytes + bytes > maxBoundBytes) {
+			this.#start(this.#takeWaiting());
+		}
+		if (isAlone) {
+			this.#start([query]);
+			return;
 		}
 		this.#waiting.push(query);
 		this.#waitingBytes += bytes;
-		return Object.assign(query, {response: []});
 	}
 
-	#rollBack(): void {
-		this.#waiting = [];
-		this.#waitingBytes = 0;
-		for (const batch of this.#newBatches) {
-			this.#batches.delete(batch);
-		}
-	}
-
-	async #flush(): Promise<void> {
+	#takeWaiting(): readonly SqliteQuery[] {
 		const queries = this.#waiting;
 		this.#waiting = [];
 		this.#waitingBytes = 0;
-		const sql = queries.length === 1 ? undefined : await this.#prepareBatch(queries);
-		if (sql !== undefined) {
-			await this.#execute({sql, bindings: queries.flatMap(({bindings = []}) => bindings)});
-			return;
+		return queries;
+	}
+
+	/** Runs statements without waiting for them. The next statement that is awaited reports a failure. */
+	#start(queries: readonly SqliteQuery[]): void {
+		this.#inTurn(() => this.#runTogether(queries)).catch(() => undefined);
+	}
+
+	async #rollBack(execute: () => Promise<unknown>): Promise<unknown> {
+		for (const batch of this.#newBatches) {
+			this.#batches.delete(batch);
 		}
-		for (const query of queries) {
-			await this.#execute(query);
+		try {
+			return await execute();
+		} finally {
+			this.#endTransaction();
+		}
+	}
+
+	#endTransaction(): void {
+		this.#isInTransaction = false;
+		this.#failure = null;
+		this.#newBatches.clear();
+	}
+
+	async #runTogether(queries: readonly SqliteQuery[]): Promise<void> {
+		if (this.#failure !== null) {
+			throw this.#failure.error;
+		}
+		try {
+			const sql = queries.length > 1 ? await this.#prepareBatch(queries) : undefined;
+			if (sql !== undefined) {
+				await this.#execute({sql, bindings: queries.flatMap(({bindings = []}) => bindings)});
+				return;
+			}
+			for (const query of queries) {
+				await this.#execute(query);
+			}
+		} catch (error) {
+			this.#failure = {error};
+			throw error;
 		}
 	}
 

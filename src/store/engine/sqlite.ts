@@ -8,6 +8,7 @@ import SqliteDialect, {
 	type SqliteQuery,
 } from 'knex/lib/dialects/sqlite3/index.js';
 import {findDisplaced, type OpenFile} from '../../kit/open-files.ts';
+import type {Use} from '../postgres/postgres-client.ts';
 import {quiet} from './dialect.ts';
 import {SqliteStatements} from './sqlite-statements.ts';
 
@@ -212,14 +213,18 @@ const sqlitePragmas = `
 	pragma trusted_schema = off;
 	pragma cell_size_check = on;
 	pragma wal_autocheckpoint = 1000;
-	pragma temp_store = memory;
 	pragma journal_size_limit = ${walSizeLimit};
 `;
+
+// What is needed to undo a single statement of a transaction stays in memory, instead of a new file for each one. Not
+// for other connections: large sorts need files.
+const writerPragmas = 'pragma temp_store = memory;';
 
 // Must precede the first page. On an existing store it would be a write.
 const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
 
-export function sqliteConfig(filename: string, connections: number): Knex.Config {
+export function sqliteConfig(filename: string, connections: number, use?: Use): Knex.Config {
+	const pragmas = use === 'writing' ? sqlitePragmas + writerPragmas : sqlitePragmas;
 	return {
 		client: SqliteClient as unknown as typeof Knex.Client,
 		connection: {filename},
@@ -232,7 +237,7 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 			max: connections,
 			idleTimeoutMillis: 2 ** 31 - 1,
 			afterCreate: (connection: RawConnection, done: (error: Error | null, connection: RawConnection) => void) =>
-				connection.exec(statSync(filename).size === 0 ? freshPragmas + sqlitePragmas : sqlitePragmas, error =>
+				connection.exec(statSync(filename).size === 0 ? freshPragmas + pragmas : pragmas, error =>
 					done(error, connection),
 				),
 		},

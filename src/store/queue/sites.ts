@@ -372,12 +372,38 @@ export async function listBlockingSites(reader: Knex, now: string, limit: number
 		.select('site', 'provider', 'reason', 'advice');
 }
 
+/** A provider that backs off, and a destination of a workspace with messages that wait for it. */
+export type WaitingSite = {
+	readonly destination: string;
+	readonly workspace_id: string;
+	readonly site: string;
+	readonly provider: string;
+	readonly reason: string | null;
+	/** `route` if it is a relay that refuses us. */
+	readonly waits_for: 'suspension' | 'route' | null;
+	/** What the operator can do if the provider blocks our address. */
+	readonly advice: string | null;
+};
+
+/** Returns the providers that back off at `now`, for each destination that waits for one: of one workspace, or all. */
+export async function listWaitingSites(reader: Knex, now: string, workspaceId?: string): Promise<WaitingSite[]> {
+	return await reader('lane_waits as l')
+		.join('sites as s', 's.site', 'l.site')
+		.where('s.suspended_until', '>', now)
+		.modify(query => workspaceId !== undefined && void query.where('l.workspace_id', workspaceId))
+		.distinct('l.destination', 'l.workspace_id', 's.site', 's.provider', 's.reason', 's.waits_for', 's.advice')
+		.orderBy(['l.destination', 'l.workspace_id']);
+}
+
+/** How many messages must wait for a provider that fails: a mistyped domain is no failure of its own. */
+const minWaiting = 5;
+
 /** A provider that accepts no mail, for a reason other than a block of our address or a relay that refuses us. */
 type FailingSite = {readonly site: string; readonly reason: string | null; readonly step: number};
 
 /**
- * Returns providers that have backed off at least `step` times in a row, at most `limit`. One whose backoff ended
- * before `since` (in the store's form) is left out: nothing waits for it any more.
+ * Returns providers that have backed off at least `step` times in a row and that several messages wait for, at most
+ * `limit`. One whose backoff ended before `since` (in the store's form) is left out.
  */
 export async function listFailingSites(
 	reader: Knex,
@@ -388,6 +414,11 @@ export async function listFailingSites(
 		.where('step', '>=', step)
 		.where('waits_for', 'suspension')
 		.whereNull('advice')
+		.whereRaw(
+			`(select count(*) from (select 1 as one from lane_waits as l
+				join queue as q on q.destination = l.destination and q.workspace_id = l.workspace_id
+				where l.site = sites.site limit ${minWaiting}) as w) = ${minWaiting}`,
+		)
 		.orderBy('site')
 		.limit(limit)
 		.select('site', 'reason', 'step');

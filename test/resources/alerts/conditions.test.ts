@@ -98,11 +98,23 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 	await reads('provider_blocks', ['default', 't-online']);
 	await reads('destination_failing', [], 'c.example has backed off once');
 	await change('sites', {step: 4});
+	const waits = {node: 'n', waits_for: 'suspension', detail: '{}', updated_at: at(0)};
+	await database('lane_waits').insert({
+		...waits,
+		destination: 'd.test',
+		workspace_id: workspaceId,
+		site: 'c.example',
+	});
+	await insertMessages(store, workspaceId, ['a@d.test', 'b@d.test', 'c@d.test', 'd@d.test']);
+	await reads('destination_failing', [], 'too few messages wait for it');
+	await insertMessages(store, workspaceId, ['e@d.test']);
 	await reads('destination_failing', ['c.example'], 'the others block us');
-	await change('sites', {suspended_until: at(minute)});
-	await reads('destination_failing', ['c.example'], 'one message is testing it');
 	await change('sites', {suspended_until: at(hour)});
-	await reads('destination_failing', [], 'nothing waits for it');
+	await reads('destination_failing', ['c.example'], 'it is tested again when a message is due');
+	await change('sites', {suspended_until: at(3 * hour)});
+	await reads('destination_failing', [], 'nothing has tested it for hours');
+	await database('lane_waits').delete();
+	await database('queue').delete();
 	await reads('provider_refuses', []);
 	const outlook = {provider: 'outlook.com', attempts: 40, refused: 10};
 	state.refusals.push({...outlook, host: 'mx.outlook.com', reply: '550 5.7.1 S3150'});

@@ -162,7 +162,7 @@ sqliteTest(test, 'reports why the daemon is not sending due messages', async (t,
 	const time = '2026-06-09 12:01:00 UTC';
 	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
 		pace: 'capacity at mx.x.test: its servers are limited to 5 connections for now, with 20 messages in progress.',
-		rate: `the rate limit of mx.x.test until ${time}: its servers are limited to 30 messages per minute for now.`,
+		rate: `the rate limit of mx.x.test until ${time}: its servers are limited to 30 messages per minute for now: 421 4.7.0 low reputation.`,
 		warm_up: `the next day until ${time}: 192.0.2.1 is new and has sent big its 50 messages for today.`,
 		turn: 'its turn: all sessions are busy with other messages.',
 		route: 'the route mx.x.test: the relay refuses our mail: 535 5.7.8 no.; one message is testing whether that is over.',

@@ -70,6 +70,58 @@ test('statements that wait when a transaction is rolled back do not run', async 
 	t.deepEqual(await read(), [[3, '']]);
 });
 
+test('statements that are issued at once take effect in the order in which they were issued', async t => {
+	const {writer, insert, append, read} = await newThings(t);
+	const [before, after] = await writer.transaction(async trx => {
+		const issued = [
+			insert(trx, 1, 'a'),
+			append(trx, 'b'),
+			trx('things').pluck('text'),
+			append(trx, 'c'),
+			insert(trx, 2),
+			trx('things').orderBy('id').pluck('text'),
+		];
+		const results = await Promise.all(issued);
+		return [results[2], results[5]];
+	});
+	t.deepEqual(before, ['ab']);
+	t.deepEqual(after, ['abc', '']);
+	t.is((await read()).length, 2);
+});
+
+test('after a failure nothing of the transaction is written, even if its error is ignored', async t => {
+	const {writer, insert, read} = await newThings(t);
+	const error = await t.throwsAsync(
+		writer.transaction(async trx => {
+			await insert(trx, 1);
+			await insert(trx, 1);
+			await trx.raw('select 1').catch(() => undefined);
+			await insert(trx, 2);
+		}),
+	);
+	t.regex(error.message, /UNIQUE/);
+	t.deepEqual(await read(), []);
+	await writer.transaction(trx => insert(trx, 3));
+	t.deepEqual(await read(), [[3, '']]);
+});
+
+test('rows with bytes and many parameters run alone, in order', async t => {
+	const {writer, insert, append, read} = await newThings(t);
+	const ids = Array.from({length: 1500}, (_, index) => index + 10);
+	const values = ids.map(() => '(?, ?)').join(', ');
+	await writer.transaction(async trx => {
+		await insert(trx, 1);
+		const bindings = ids.flatMap(id => [id, Buffer.from('b')]);
+		await trx.raw(`insert into things (id, text) values ${values}`, bindings).options(unanswered);
+		await append(trx, 'x');
+		await append(trx, 'y');
+	});
+	const rows = await read();
+	t.is(rows.length, 1501);
+	t.deepEqual(rows[0], [1, 'xy']);
+	t.is(String(rows[1]?.[1]), 'bxy');
+});
+
 test('large parameters and any number of combinations are run too', async t => {
 	const {writer, insert, append, read} = await newThings(t);
 	const large = 'l'.repeat(200 * 1024);
