@@ -53,7 +53,7 @@ const whole: Sizes = {
 	'lines over 120 columns': 510,
 	'lines over 160 columns': 188,
 	'private exports': 177,
-	'lines of tests': 111_170,
+	'lines of tests': 111_176,
 	'lines of docs': 7_998,
 };
 
