@@ -14,7 +14,7 @@ const folders: Sizes = {
 	compose: 5_376,
 	config: 2_720,
 	daemon: 8_161,
-	dashboard: 3_737,
+	dashboard: 3_741,
 	deliver: 4_466,
 	doctor: 1_662,
 	hosted: 1_888,
@@ -42,13 +42,13 @@ const folders: Sizes = {
 	'resources/webhooks': 4_084,
 	'resources/workspaces': 1_896,
 	send: 2_199,
-	store: 11_304,
+	store: 11_300,
 };
 
 const whole: Sizes = {
 	'lines of src': 112_818,
 	'files of src': 609,
-	'functions over 60 lines': 31,
+	'functions over 60 lines': 30,
 	'functions over 100 lines': 10,
 	'lines over 120 columns': 510,
 	'lines over 160 columns': 188,

@@ -64,7 +64,8 @@ function overviewPages({reader, settings, version, process}: DashboardParts, che
 
 	async function storeFacts(now: number): Promise<Html> {
 		const [bytes, free] = await Promise.all([readStoreSize(reader), freeBytes(settings.dataDir)]);
-		const [day, week] = [growth(bytes, now, dayMs), growth(bytes, now, 7 * dayMs)];
+		const sizes = process.storeSizes();
+		const [day, week] = [describeGrowth(sizes, bytes, now, dayMs), describeGrowth(sizes, bytes, now, 7 * dayMs)];
 		return facts([
 			['Engine', settings.databaseUrl === null ? 'SQLite' : 'PostgreSQL'],
 			['Size', sizeText(bytes)],
@@ -75,21 +76,9 @@ function overviewPages({reader, settings, version, process}: DashboardParts, che
 		]);
 	}
 
-	/** Compares the size with the oldest one known in the period. Sizes are recorded only while the process runs. */
-	function growth(bytes: number, now: number, period: number): string | null {
-		const [oldest] = process
-			.storeSizes()
-			.filter(({at}) => at >= now - period - dayMs / 24 && now - at > dayMs / 48);
-		if (oldest === undefined) {
-			return null;
-		}
-		const difference = bytes - oldest.bytes;
-		return `${difference < 0 ? '−' : '+'}${sizeText(Math.abs(difference))} since ${distance(oldest.at - now)}`;
-	}
-
 	async function show(visit: Visit): Promise<Answer> {
 		const {now} = visit;
-		const incidents = incidentList(await readVisible(reader, visit, checks.newest()), now);
+		const incidents = await readVisible(reader, visit, checks.newest());
 		const program = facts([
 			['Version', version],
 			['Node.js', nodeVersion],
@@ -105,7 +94,7 @@ function overviewPages({reader, settings, version, process}: DashboardParts, che
 			'',
 			join([
 				html`<div class="card">${program}</div>`,
-				section('Incidents', incidents),
+				section('Incidents', incidentList(incidents, now)),
 				section('Checks', awaitedChecks),
 				live('state', healthPath, state, '15s'),
 			]),
@@ -113,6 +102,21 @@ function overviewPages({reader, settings, version, process}: DashboardParts, che
 	}
 
 	return [{method: 'GET', path: healthPath, role: 'admin', everywhere: true, answer: show}];
+}
+
+/** Compares the size with the oldest one known in the period. Sizes are recorded only while the process runs. */
+function describeGrowth(
+	sizes: ReturnType<DashboardParts['process']['storeSizes']>,
+	bytes: number,
+	now: number,
+	period: number,
+): string | null {
+	const [oldest] = sizes.filter(({at}) => at >= now - period - dayMs / 24 && now - at > dayMs / 48);
+	if (oldest === undefined) {
+		return null;
+	}
+	const difference = bytes - oldest.bytes;
+	return `${difference < 0 ? '−' : '+'}${sizeText(Math.abs(difference))} since ${distance(oldest.at - now)}`;
 }
 
 function nodeTable(rows: readonly SeenNode[], now: number): Html {

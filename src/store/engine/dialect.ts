@@ -364,8 +364,7 @@ export function hasBytes(rows: readonly Row[]): boolean {
 export function rowSource(database: Knex, rows: readonly Row[], width: number): {sql: string; bindings: Value[]} {
 	if (database.client.driverName === 'sqlite3' && !hasBytes(rows)) {
 		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
-		// `jsonb_each`: `json_each` would write each row as text, which `->>` would parse again for each column.
-		// `where true`: SQLite would parse `on conflict` as the start of a join's constraint.
+		// Without `where true`, SQLite would parse `on conflict` as the start of a join's constraint.
 		return {sql: `select ${columns.join(',')} from jsonb_each(?) where true`, bindings: [JSON.stringify(rows)]};
 	}
 	// PostgreSQL's text cannot contain NUL, but the replies of mail servers can.

@@ -467,10 +467,7 @@ type SiteSuspension = {
 export async function listSiteSuspensions(
 	reader: Knex,
 	now: string,
-	{
-		destination,
-		workspaceId,
-	}: {readonly destination?: string | undefined; readonly workspaceId?: string | undefined} = {},
+	{destination}: {readonly destination?: string | undefined} = {},
 ): Promise<SiteSuspension[]> {
 	const query = reader('lane_waits as l')
 		.join('sites as s', 's.site', 'l.site')
@@ -480,7 +477,7 @@ export async function listSiteSuspensions(
 	if (destination !== undefined) {
 		query.where('l.destination', destination);
 	}
-	return await (workspaceId === undefined ? query : query.where('l.workspace_id', workspaceId));
+	return await query;
 }
 
 /** Allows one message to probe each of the providers that back off at `now`; returns their names. */
